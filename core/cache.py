@@ -1,0 +1,416 @@
+"""HybridCache: what a scheduler holds. Checks arguments, opens transactions, answers queries.
+
+The rules live in the modules it calls; here is only what a call may be given, what it runs in and
+what it returns.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kvledger.core.check import check
+from kvledger.core.commit import journal_insert
+from kvledger.core.config import CacheConfig
+from kvledger.core.device_pools import DevicePools
+from kvledger.core.digest import digest
+from kvledger.core.errors import (
+    DoubleFree,
+    ForeignSlots,
+    InvalidArgument,
+    MissingSwa,
+    OutOfSlots,
+    StaleLease,
+    TransactionError,
+)
+from kvledger.core.events import (
+    CacheOpened,
+    CallIgnored,
+    Cause,
+    Checkpoint,
+    EventSink,
+    Origin,
+    Pages,
+    PagesFreed,
+    Pool,
+)
+from kvledger.core.eviction import evict
+from kvledger.core.ids import NodeId, RequestId
+from kvledger.core.inputs import (
+    PageArithmetic,
+    Slots,
+    as_slots,
+    check_count,
+    check_namespace,
+    check_request_id,
+    pack_tokens,
+)
+from kvledger.core.insertion import FULL_AND_SWA, FULL_ONLY, SWA_ONLY, Insertion, Row
+from kvledger.core.locking import lock, release, release_swa
+from kvledger.core.matching import explain, path_pages, taken_by_lock, walk
+from kvledger.core.page_table import CALLER
+from kvledger.core.pools import PageAllocator
+from kvledger.core.requests import Request, make_lease, open_request, take_pages
+from kvledger.core.reset import reset
+from kvledger.core.results import Evicted, Explanation, Inserted, Lease, Match, NodeView, Sizes, Statistics
+from kvledger.core.state import CacheState, LeaseState
+from kvledger.core.transaction import Ledger, Scope, Transaction
+from kvledger.core.views import node_view, sizes, statistics
+
+
+class HybridCache:
+    """A prefix cache over a Full and an SWA pool, shared between requests.
+
+    `sink` takes every transaction (None: nothing is recorded); `pool` owns the memory (None: tensors and
+    free sets of our own). Belongs to the thread of its first mutating call.
+    """
+
+    def __init__(
+        self, config: CacheConfig, sink: EventSink | None = None, pool: PageAllocator | None = None
+    ) -> None:
+        self.config = config
+        self.pool: Any = DevicePools(config) if pool is None else pool
+        self._arithmetic = PageArithmetic(config.page_size, config.full_pages)
+        self._state = CacheState(config, self.pool)
+        self._ledger = Ledger(self._state, sink)
+        if isinstance(self.pool, DevicePools):
+            self.pool.bind(self._state.pages, lambda: self._ledger.depth > 0)
+        with Scope(self._ledger, "open"):
+            self._ledger.apply(
+                CacheOpened(
+                    config.page_size,
+                    config.sliding_window,
+                    config.full_pages,
+                    config.swa_pages,
+                    config.locked_recovery,
+                    config.model_dump(mode="json"),
+                )
+            )
+        self._ledger.hand_over()
+
+    # Requests
+
+    def open_request(self, request_id: str, token_ids: Any, namespace: str = "") -> Request:
+        """Open a request on its longest reusable prefix, locked; at most all tokens but the last.
+
+        `token_ids`: int32[n] best, n >= 1. InvalidArgument for an id that is open. O(tokens + path).
+        """
+        self._ledger.check_writer()
+        return open_request(
+            self._ledger,
+            self._arithmetic,
+            RequestId(check_request_id(request_id)),
+            pack_tokens(token_ids),
+            check_namespace(namespace),
+        )
+
+    # Queries
+
+    def match_prefix(self, tokens: Any, namespace: str = "") -> Match:
+        """The longest usable prefix: no split, no recency, no event. O(tokens compared + path)."""
+        self._ledger.check_reader()
+        key = pack_tokens(tokens)
+        found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
+        node = found.path[found.depth - 1].id if found.depth else None
+        pages = path_pages(found, self.config.page_size)
+        branch = max(found.length, found.reached)
+        return Match(found.length, found.reached, branch, node, pages, self._arithmetic)
+
+    def explain(self, tokens: Any, namespace: str = "") -> Explanation:
+        """Why the match is not longer. A pure query, as costly as a match."""
+        self._ledger.check_reader()
+        key = pack_tokens(tokens)
+        found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
+        return explain(found, self._state, len(key) // 4)
+
+    def can_fit(self, tokens: Any, new_tokens: int, namespace: str = "") -> bool:
+        """Would `open_request(tokens)` and then `extend(new_tokens)` succeed now? A pure query.
+
+        Counts free and evictable pages of both pools, less what locking the match would pin.
+        """
+        self._ledger.check_reader()
+        key = pack_tokens(tokens)
+        new_tokens = check_count(new_tokens, "new_tokens")
+        page = self.config.page_size
+        limit = max(0, len(key) // 4 - 1) // page * page
+        found = walk(self._state, check_namespace(namespace), key, limit * 4)
+        pinned_full, pinned_swa = taken_by_lock(found, self._state)
+        needed = self._arithmetic.ceil(new_tokens)
+        state, table = self._state, self._state.pages
+        room_full = table.free_full + table.tree_full - state.locked_full - pinned_full // page
+        room_swa = table.free_swa + table.tree_swa - state.locked_swa - pinned_swa // page
+        return needed <= room_full and needed <= room_swa
+
+    def swa_slots(self, slots: Any) -> Slots:
+        """The SWA slot beside each Full slot, 0 for none: int64[n]. ForeignSlots outside the pool. O(n)."""
+        self._ledger.check_reader()
+        rows = as_slots(slots)
+        page = self.config.page_size
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self._arithmetic.slot_limit):
+            raise ForeignSlots(f"slots must lie in [0, {self._arithmetic.slot_limit})")
+        pages = rows // page
+        swa = self._state.pages.mapping[pages]
+        peers: Slots = np.where(swa != 0, swa * page + (rows - pages * page), 0)
+        return peers
+
+    def sizes(self) -> Sizes:
+        """Tokens by where they are: `total == free + evictable + protected + held` in each pool. O(1)."""
+        self._ledger.check_reader()
+        return sizes(self._state)
+
+    def stats(self) -> Statistics:
+        """Counters since the cache was opened. O(nodes)."""
+        self._ledger.check_reader()
+        return statistics(self._state)
+
+    def node(self, id: int) -> NodeView:
+        """One node. InvalidArgument if there is none of that id."""
+        self._ledger.check_reader()
+        node = self._state.nodes.get(NodeId(id))
+        if node is None:
+            raise InvalidArgument(f"no node {id!r}")
+        return node_view(node, self._arithmetic)
+
+    def nodes(self, namespace: str | None = None) -> list[NodeView]:
+        """All nodes, or those of one namespace, by id. O(nodes + pages)."""
+        self._ledger.check_reader()
+        if namespace is not None:
+            check_namespace(namespace)
+        return [
+            node_view(node, self._arithmetic)
+            for _, node in sorted(self._state.nodes.items())
+            if namespace is None or node.namespace == namespace
+        ]
+
+    def check(self) -> None:
+        """Walk everything; InvariantViolation names all that is wrong. O(nodes + pages)."""
+        self._ledger.check_reader()
+        check(self._state)
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical state (docs/format.md). O(nodes + pages)."""
+        self._ledger.check_reader()
+        return digest(self._state)
+
+    # Locks
+
+    def acquire(self, tokens: Any, namespace: str = "", max_length: int | None = None) -> Lease:
+        """Match, split, touch and lock in one transaction; `max_length` caps the reuse. O(tokens + path)."""
+        self._ledger.check_writer()
+        key = pack_tokens(tokens)
+        namespace = check_namespace(namespace)
+        limit = self._whole_pages(key)
+        if max_length is not None:
+            page = self.config.page_size
+            limit = min(limit, check_count(max_length, "max_length") // page * page * 4)
+        with Scope(self._ledger, "acquire"):
+            found = walk(self._state, namespace, key, limit)
+            pages = path_pages(found, self.config.page_size)
+            node = found.path[found.depth - 1] if found.depth else None
+            lease = lock(self._ledger, node, namespace, found.length, found.reached, None)
+        return make_lease(lease, pages, self._arithmetic)
+
+    def release(self, lease: Lease) -> None:
+        """Give a lock back. StaleLease the second time; a no-op after a reset. O(path)."""
+        state = self._live_lease(lease, "release")
+        if state is not None:
+            with Scope(self._ledger, "release"):
+                release(self._ledger, state)
+
+    def release_swa(self, lease: Lease) -> None:
+        """Give the SWA half back, once decode has left it. StaleLease the second time. O(window)."""
+        state = self._live_lease(lease, "release_swa")
+        if state is None:
+            return
+        if not state.swa_held:
+            raise StaleLease(f"the SWA half of lease {lease.id} was released before")
+        with Scope(self._ledger, "release_swa"):
+            release_swa(self._ledger, state)
+
+    # Raw pages
+
+    def alloc(self, num_tokens: int) -> Slots:
+        """Full slots, each with an SWA peer mapped: int64[num_tokens], whole pages. Never evicts.
+
+        UnalignedLength, OutOfSlots. O(pages).
+        """
+        return self._alloc("alloc", num_tokens, with_swa=True)
+
+    def alloc_full_only(self, num_tokens: int) -> Slots:
+        """Full slots without a peer, for prefixes whose SWA was never computed."""
+        return self._alloc("alloc_full_only", num_tokens, with_swa=False)
+
+    def insert(
+        self, tokens: Any, slots: Any, namespace: str = "", protected_len: int = 0, swa_evicted_len: int = 0
+    ) -> Inserted:
+        """Give the tree `slots[protected_len:]`; it adopts what it lacks and frees the rest.
+
+        `tokens` and `slots`, of one length, whole pages. `slots[:protected_len]` must be the tree's own.
+        UnalignedLength, InvalidArgument, ForeignSlots, DoubleFree, MissingSwa. O(pages + path).
+        """
+        ledger, state, page = self._ledger, self._state, self._arithmetic.page_size
+        ledger.check_writer()
+        key = pack_tokens(tokens)
+        namespace = check_namespace(namespace)
+        base = self._arithmetic.whole(check_count(protected_len, "protected_len"), "protected_len")
+        dead = self._arithmetic.whole(check_count(swa_evicted_len, "swa_evicted_len"), "swa_evicted_len")
+        end = self._arithmetic.whole(len(key) // 4, "number of tokens")
+        rows = as_slots(slots)
+        if len(rows) * 4 != len(key):
+            raise InvalidArgument(f"{len(rows)} slots for {len(key) // 4} tokens")
+        for name, value in (("protected_len", base), ("swa_evicted_len", dead)):
+            if value > end:
+                raise InvalidArgument(f"{name} {value * page} lies past the end {end * page}")
+        pages = self._arithmetic.to_pages(rows)
+        incoming = pages[base:]
+        table = state.pages
+        table.check_owned(incoming, CALLER, "insert")
+        self._check_protected(namespace, key, pages[:base])
+        living = pages[max(base, dead) :]
+        without = living[table.mapping[living] == 0]
+        if len(without):
+            raise MissingSwa(f"page {int(without[0])} at or past swa_evicted_len has no SWA peer")
+        if not end:
+            return Inserted(0, None, [], [])
+        with Scope(ledger, "insert"):
+            origin = Origin(None, state.new_epoch())
+            row = Row(namespace, key, incoming, base, dead, end, None, origin)
+            insertion = Insertion(ledger, row, touch=True)
+            insertion.run(state.root_or_new(namespace), 0)
+            journal_insert(ledger, insertion, end, base * page, dead * page)
+            last = insertion.steps[-1].node.id
+        return Inserted(
+            insertion.reached * page,
+            last,
+            insertion.adopted(end, (FULL_AND_SWA, FULL_ONLY)),
+            insertion.adopted(end, (FULL_AND_SWA, SWA_ONLY)),
+        )
+
+    def evict(self, full_tokens: int = 0, swa_tokens: int = 0) -> Evicted:
+        """Free at least so many tokens where that many are evictable; returns what was freed. O(freed)."""
+        self._ledger.check_writer()
+        full = self._arithmetic.ceil(check_count(full_tokens, "full_tokens"))
+        swa = self._arithmetic.ceil(check_count(swa_tokens, "swa_tokens"))
+        with Scope(self._ledger, "evict"):
+            gone_full, gone_swa = evict(self._ledger, full, swa)
+        page = self.config.page_size
+        return Evicted(gone_full * page, gone_swa * page)
+
+    def free(self, slots: Any) -> None:
+        """Free caller-held pages, both sides. ForeignSlots, DoubleFree, UnalignedLength. O(pages)."""
+        pages = self._own_pages(slots, "free")
+        if not len(pages):
+            return
+        swa = self._state.pages.peers(pages)
+        pool = Pool.BOTH if swa.any() else Pool.FULL
+        with Scope(self._ledger, "free"):
+            self._ledger.apply(PagesFreed(None, pool, Cause.CALLER, pages, swa))
+
+    def free_swa(self, slots: Any) -> None:
+        """Free the SWA side of caller-held pages; DoubleFree where there is no peer. O(pages)."""
+        pages = self._own_pages(slots, "free_swa")
+        if not len(pages):
+            return
+        swa = self._state.pages.peers(pages)
+        if not swa.all():
+            raise DoubleFree(f"free_swa: page {int(pages[swa == 0][0])} has no SWA peer")
+        with Scope(self._ledger, "free_swa"):
+            self._ledger.apply(PagesFreed(None, Pool.SWA, Cause.CALLER, pages, swa))
+
+    # Transactions and the life of the cache
+
+    def transaction(self, op: str, request_id: str | None = None) -> Transaction:
+        """A context manager: what runs inside is one transaction, nested ones are savepoints."""
+        name: object = op
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"a transaction needs a name, not {op!r}")
+        return Transaction(
+            self._ledger, op, None if request_id is None else RequestId(check_request_id(request_id))
+        )
+
+    def checkpoint(self) -> str:
+        """Emit a checkpoint event with `digest()`, which replay has to reproduce; returns it. O(state)."""
+        self._ledger.check_writer()
+        if self._ledger.depth:
+            raise TransactionError("a checkpoint stands between transactions")
+        value = digest(self._state)
+        numbers = statistics(self._state)
+        counters = {name: getattr(numbers, name) for name in numbers.__slots__}
+        with Scope(self._ledger, "checkpoint"):
+            self._ledger.apply(Checkpoint(value, counters))
+        return value
+
+    def reset(self) -> None:
+        """Drop all leases, nodes and requests; raw held pages stay held. Not in a transaction. O(state)."""
+        self._ledger.check_writer()
+        if self._ledger.depth:
+            raise TransactionError("reset is not possible inside an open transaction")
+        with Scope(self._ledger, "reset"):
+            reset(self._ledger)
+
+    def hand_over(self) -> None:
+        """Let the next calling thread own the cache."""
+        self._ledger.hand_over()
+
+    # How
+
+    def _whole_pages(self, key: bytes) -> int:
+        """Bytes of a key's whole pages."""
+        page_bytes = self._state.page_bytes
+        return len(key) // page_bytes * page_bytes
+
+    def _alloc(self, op: str, num_tokens: int, with_swa: bool) -> Slots:
+        self._ledger.check_writer()
+        pages = self._arithmetic.whole(check_count(num_tokens, "num_tokens"), "num_tokens")
+        if not pages:
+            return as_slots([])
+        state, table, page = self._state, self._state.pages, self.config.page_size
+        if pages > table.free_full:
+            raise OutOfSlots(
+                "full", num_tokens, table.free_full * page, (table.tree_full - state.locked_full) * page
+            )
+        if with_swa and pages > table.free_swa:
+            raise OutOfSlots(
+                "swa", num_tokens, table.free_swa * page, (table.tree_swa - state.locked_swa) * page
+            )
+        with Scope(self._ledger, op):
+            full, _ = take_pages(self._ledger, pages, pages if with_swa else 0, None, None)
+        return self._arithmetic.to_slots(full)
+
+    def _own_pages(self, slots: Any, what: str) -> Pages:
+        self._ledger.check_writer()
+        pages = self._arithmetic.to_pages(slots)
+        self._state.pages.check_owned(pages, CALLER, what)
+        return pages
+
+    def _check_protected(self, namespace: str, key: bytes, protected: Pages) -> None:
+        """The protected part of an insert must be the tree's own pages for those tokens."""
+        if not len(protected):
+            return
+        limit = len(protected) * self._state.page_bytes
+        found = walk(self._state, namespace, key, limit)
+        if found.reached * 4 < limit:
+            raise ForeignSlots(f"protected tokens past {found.reached} are not in the tree")
+        page = self.config.page_size
+        for node in found.path:
+            start = node.start // page
+            expected = protected[start : node.end // page]
+            differs = expected != node.full[: len(expected)]
+            if differs.any():
+                at = (start + int(differs.argmax())) * page
+                raise ForeignSlots(f"protected slots from token {at} on are not those of node {node.id}")
+
+    def _live_lease(self, lease: Lease, call: str) -> LeaseState | None:
+        """The state behind a receipt; None, and a journaled no-op, after a reset."""
+        self._ledger.check_writer()
+        if not isinstance(lease, Lease):
+            raise InvalidArgument(f"{call} needs the lease that acquire returned, not {lease!r}")
+        if lease.request_id is not None:
+            raise InvalidArgument(f"lease {lease.id} belongs to request {lease.request_id!r}")
+        state = self._state.leases.get(lease.id)
+        if state is lease._state:
+            return state
+        if state is None and lease.generation < self._state.generation:
+            with Scope(self._ledger, call):
+                self._ledger.apply(CallIgnored(call, lease.id, None, lease.generation))
+            return None
+        raise StaleLease(f"lease {lease.id} was released before, or acquired in an undone transaction")

@@ -1,0 +1,201 @@
+"""Publishing a request's computed tokens: into the tree, and back onto its own row.
+
+The row of an open request, in pages, and who frees each part:
+
+    [0, protected)          on the locked path; the tree's
+    [protected, row end)    the request's own; before the frontier in the Full pool only
+
+Commit is one transaction: insert from the lease's node, match what is there now, keep what the match
+accepts and undo the rest from there on, lock the new path, let go of the old one, and let row, node,
+protected length and lease change together. What is refused stays the request's own.
+"""
+
+import numpy as np
+
+from kvledger.core.errors import InvariantViolation
+from kvledger.core.events import (
+    Cause,
+    Origin,
+    Pages,
+    PagesFreed,
+    Pool,
+    PrefixInserted,
+    RequestRowChanged,
+    RollbackCause,
+    TokenRange,
+)
+from kvledger.core.insertion import FULL_AND_SWA, FULL_ONLY, SWA_ONLY, Insertion, Row
+from kvledger.core.locking import lock, release
+from kvledger.core.matching import live_run
+from kvledger.core.node import Node, parent_of
+from kvledger.core.results import Committed
+from kvledger.core.state import RequestState
+from kvledger.core.transaction import Ledger
+
+
+def insert_own(ledger: Ledger, request: RequestState, upto: int, touch: bool) -> Insertion:
+    """Insert the request's own pages before token `upto`, a page multiple past the protected length."""
+    state = ledger.state
+    page = state.page_size
+    base, end = request.protected // page, upto // page
+    lease_node = None if request.lease is None else request.lease.node
+    insertion = Insertion(
+        ledger,
+        Row(
+            namespace=request.namespace,
+            key=request.tokens,
+            incoming=request.row_slice(base, end),
+            base=base,
+            dead=request.frontier // page,
+            end=end,
+            owner=request.id,
+            origin=Origin(request.id, request.epoch),
+        ),
+        touch,
+    )
+    insertion.run(state.root_or_new(request.namespace) if lease_node is None else lease_node, base)
+    return insertion
+
+
+def journal_insert(
+    ledger: Ledger, insertion: Insertion, upto: int, protected_len: int, swa_evicted_len: int
+) -> None:
+    """Tell what the insert amounts to, up to page `upto`; what was refused past it is undone already."""
+    row, page = insertion.row, ledger.state.page_size
+    ledger.apply(
+        PrefixInserted(
+            row.namespace,
+            row.owner,
+            upto * page,
+            (row.end - upto) * page,
+            insertion.reached * page,
+            protected_len,
+            swa_evicted_len,
+            tuple(insertion.adopted(upto, (FULL_AND_SWA, FULL_ONLY))),
+            tuple(insertion.adopted(upto, (FULL_AND_SWA, SWA_ONLY))),
+            insertion.duplicates(upto),
+        )
+    )
+
+
+def publish(ledger: Ledger, request: RequestState) -> None:
+    """Insert all whole computed pages, without matching again: what finish and retract do."""
+    page = ledger.state.page_size
+    upto = request.computed // page * page
+    if upto > request.protected:
+        insertion = insert_own(ledger, request, upto, touch=True)
+        journal_insert(ledger, insertion, upto // page, request.protected, request.frontier)
+
+
+def commit(ledger: Ledger, request: RequestState, upto: int) -> Committed:
+    """Publish the first `upto` tokens (a page multiple past the protected length) and lock them."""
+    state = ledger.state
+    page = state.page_size
+    protected, old_lease = request.protected, request.lease
+    insertion = insert_own(ledger, request, upto, touch=False)
+    accepted, node = _accepted(insertion, None if old_lease is None else old_lease.node, protected // page)
+    refused = upto - accepted * page
+    if refused:
+        _undo_refused(ledger, request, insertion, accepted, upto)
+        if accepted * page <= protected:
+            return Committed(protected, [], upto - protected)
+    journal_insert(ledger, insertion, accepted, protected, request.frontier)
+    length = accepted * page
+    full_length = max(length, min(insertion.reached * page, upto))
+    lease = lock(ledger, node, request.namespace, length, full_length, request.id)
+    if old_lease is not None:
+        release(ledger, old_lease)
+    base = protected // page
+    tree_pages = _path_pages(lease.node, base, accepted, page)
+    changed = np.flatnonzero(tree_pages != request.row[base:accepted])
+    ranges: list[TokenRange] = []
+    first, pages = accepted, tree_pages[:0]
+    if len(changed):
+        first, last = base + int(changed[0]), base + int(changed[-1]) + 1
+        pages = tree_pages[first - base : last - base]
+        ranges = _ranges(changed + base, page)
+    ledger.apply(RequestRowChanged(request.id, request.epoch, lease.id, first, pages, request.row_pages))
+    return Committed(length, ranges, refused)
+
+
+def free_own(ledger: Ledger, request: RequestState, first_page: int, cause: Cause) -> None:
+    """Give back the request's own pages from index `first_page` of its row on, both sides."""
+    full = request.row_slice(first_page, request.row_pages)
+    if not len(full):
+        return
+    swa = ledger.state.pages.peers(full)
+    pool = Pool.BOTH if swa.any() else Pool.FULL
+    ledger.apply(PagesFreed(request.id, pool, cause, full, swa))
+
+
+def _accepted(insertion: Insertion, start: Node | None, base: int) -> tuple[int, Node | None]:
+    """Match again, from the lease's node on: page length and node of the longest usable prefix.
+
+    A length below `base` is given as `base - 1`: how much shorter it is does not matter.
+    """
+    state = insertion.ledger.state
+    run, tombstoned = live_run(start, state.window)
+    usable = not tombstoned or run >= state.window
+    accepted, node = (base, start) if usable else (base - 1, None)
+    position = base
+    for step in insertion.steps:
+        if step.node.swa is None:
+            run, tombstoned = 0, True
+        else:
+            run += (step.end - position) * state.page_size
+            if not tombstoned or run >= state.window:
+                accepted, node = step.end, step.node
+        position = step.end
+    return accepted, node
+
+
+def _undo_refused(
+    ledger: Ledger, request: RequestState, insertion: Insertion, accepted: int, upto: int
+) -> None:
+    """Roll back what lies past the match; with "remap" that is an anomaly, with "skip" it is expected."""
+    state = ledger.state
+    page = state.page_size
+    length = accepted * page
+    remap = state.config.locked_recovery == "remap"
+    if length < request.protected and remap:
+        raise InvariantViolation(
+            [
+                (
+                    "insert-match",
+                    f"request {request.id!r} offered {upto} tokens, and the match ends before the "
+                    f"{request.protected} it has locked",
+                )
+            ]
+        )
+    length = max(length, request.protected)
+    savepoint = insertion.start
+    for step in insertion.steps:
+        if step.end * page <= length:
+            savepoint = step.after
+    reason = f"{upto - length} of {upto} tokens offered lie past the match at {length}"
+    ledger.rollback(savepoint, RollbackCause.REFUSED if remap else RollbackCause.SKIPPED, reason, request.id)
+    if remap:
+        state.counters.anomalies += 1
+    else:
+        state.counters.skipped += 1
+
+
+def _path_pages(node: Node | None, base: int, end: int, page_size: int) -> Pages:
+    """Full pages of the path that ends with `node` at page `end`, from page `base` on: read-only."""
+    parts: list[Pages] = []
+    position = end
+    while node is not None and position > base:
+        start = node.start // page_size
+        parts.append(node.full if start >= base else node.full[base - start :])
+        position = start
+        node = parent_of(node)
+    parts.reverse()
+    pages = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    pages.setflags(write=False)
+    return pages
+
+
+def _ranges(pages: Pages, page_size: int) -> list[TokenRange]:
+    """Maximal token ranges of ascending page indices."""
+    cuts = np.flatnonzero(np.diff(pages) != 1) + 1
+    return [(int(run[0]) * page_size, (int(run[-1]) + 1) * page_size) for run in np.split(pages, cuts)]

@@ -1,0 +1,162 @@
+"""The default memory: free sets on the host, KV tensors and a mapping mirror on the device.
+
+Tensors have `pages + 1` pages of slots: page 0 is padding. The mirror is `mapping_dtype[pages + 1]`,
+the SWA page beside each Full page, written once per transaction, at commit. KV is written by the
+engine through `write`, never while a transaction is open, so a rollback finds it untouched.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from kvledger.core.config import CacheConfig
+from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa, TransactionError
+from kvledger.core.events import Pages
+from kvledger.core.free_pages import FreePages
+from kvledger.core.inputs import Slots, as_slots
+from kvledger.core.page_table import CALLER, PageTable
+from kvledger.core.pools import PoolChanges
+
+
+class DevicePools:
+    """Full and SWA pools on one device: a `PageAllocator` with tensors."""
+
+    restores_at_once = True
+
+    def __init__(self, config: CacheConfig) -> None:
+        self.page_size = config.page_size
+        try:
+            self.device = torch.device(config.device)
+            self._mirror = torch.zeros(
+                config.full_pages + 1, dtype=getattr(torch, config.mapping_dtype), device=self.device
+            )
+        except (RuntimeError, AssertionError) as error:
+            # torch raises AssertionError where it was built without the backend asked for.
+            raise InvalidArgument(f"device {config.device!r} cannot be used: {error}") from error
+        self._mirror_on_host = self._mirror.numpy() if self.device.type == "cpu" else None
+        self._free_full = FreePages(config.full_pages)
+        self._free_swa = FreePages(config.swa_pages)
+        self._table: PageTable | None = None
+        self._busy: Any = None
+        self.k: dict[int, torch.Tensor] = {}
+        self.v: dict[int, torch.Tensor] = {}
+        self._is_swa: dict[int, bool] = {}
+        if config.layout is not None:
+            shape = (config.layout.kv_heads, config.layout.head_dim)
+            dtype = getattr(torch, config.layout.dtype)
+            for swa, layers, tokens in (
+                (False, config.layout.full_layers, config.full_tokens),
+                (True, config.layout.swa_layers, config.swa_tokens),
+            ):
+                for layer in layers:
+                    slots = tokens + config.page_size
+                    self.k[layer] = torch.zeros((slots, *shape), dtype=dtype, device=self.device)
+                    self.v[layer] = torch.zeros((slots, *shape), dtype=dtype, device=self.device)
+                    self._is_swa[layer] = swa
+
+    def bind(self, table: PageTable, busy: Any) -> None:
+        """Give the pools the cache's page table and a callable that says if a transaction is open."""
+        self._table = table
+        self._busy = busy
+
+    # PageAllocator
+
+    def allocate(self, full: int, swa: int) -> tuple[Pages, Pages] | None:
+        """The lowest free pages of both pools, or None."""
+        if full > self._free_full.count or swa > self._free_swa.count:
+            return None
+        return self._free_full.take(full), self._free_swa.take(swa)
+
+    def give_back(self, full: Pages, swa: Pages) -> None:
+        """Undo of `allocate`."""
+        self._free_full.give(full)
+        self._free_swa.give(swa)
+
+    def commit(self, changes: PoolChanges) -> None:
+        """Frees, and one batched update of the mapping mirror."""
+        self._free_full.give(changes.freed_full)
+        self._free_swa.give(changes.freed_swa)
+        if len(changes.mapped_full):
+            if self._mirror_on_host is not None:
+                self._mirror_on_host[changes.mapped_full] = changes.mapped_swa
+            else:
+                rows = self.to_device(np.stack((changes.mapped_full, changes.mapped_swa)))
+                self._mirror[rows[0]] = rows[1].to(self._mirror.dtype)
+
+    def available(self) -> tuple[int, int]:
+        """Free pages (full, swa)."""
+        return self._free_full.count, self._free_swa.count
+
+    # What an engine uses.
+
+    @property
+    def mapping(self) -> torch.Tensor:
+        """The mirror: `mapping_dtype[full pages + 1]` on the device, SWA page of each Full page or 0."""
+        return self._mirror
+
+    def to_device(self, values: Any) -> torch.Tensor:
+        """Slots (int64) on the device, in one copy."""
+        array = np.ascontiguousarray(values)
+        if not array.flags.writeable:
+            array = array.copy()
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+    def write(self, layer: int, slots: Any, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Write `k` and `v`, each [n, kv_heads, head_dim], for the Full slots `slots` (int64[n]).
+
+        An SWA layer stores them in the peers of the slots. Slots must be held by a request or the caller
+        (ForeignSlots) and have a peer in an SWA layer (MissingSwa); TransactionError inside an open
+        transaction. O(n).
+        """
+        rows = as_slots(slots)
+        if self._busy():
+            raise TransactionError("KV cannot be written while a transaction is open")
+        self._check_layer(layer)
+        table = self._bound()
+        pages = self._pages(rows)
+        foreign = table.owner[pages] < CALLER
+        if foreign.any():
+            raise ForeignSlots(f"slot {int(rows[foreign][0])} is held by no request or caller")
+        expected = (len(rows), *self.k[layer].shape[1:])
+        for name, tensor in (("k", k), ("v", v)):
+            if tuple(tensor.shape) != expected:
+                raise InvalidArgument(f"{name} must be of shape {expected}, not {tuple(tensor.shape)}")
+        index = self.to_device(self._peers(rows, pages) if self._is_swa[layer] else rows)
+        self.k[layer][index] = k.to(self.k[layer].dtype)
+        self.v[layer][index] = v.to(self.v[layer].dtype)
+
+    def read(self, layer: int, slots: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """The `k` and `v` of Full slots, each [n, kv_heads, head_dim]; an SWA layer maps them first.
+
+        Raises MissingSwa where an SWA layer has nothing for a slot. O(n).
+        """
+        rows = as_slots(slots)
+        self._check_layer(layer)
+        if self._is_swa[layer]:
+            rows = self._peers(rows, self._pages(rows))
+        else:
+            self._pages(rows)
+        index = self.to_device(rows)
+        return self.k[layer][index], self.v[layer][index]
+
+    def _pages(self, slots: Slots) -> Pages:
+        pages = slots // self.page_size
+        if len(pages) and (int(pages.min()) < 1 or int(pages.max()) >= len(self._bound().owner)):
+            raise ForeignSlots("a slot outside the Full pool, or in its padding page")
+        return pages
+
+    def _peers(self, slots: Slots, pages: Pages) -> Slots:
+        swa = self._bound().mapping[pages]
+        if not swa.all():
+            raise MissingSwa(f"slot {int(slots[swa == 0][0])} has no SWA peer")
+        return swa * self.page_size + (slots - pages * self.page_size)
+
+    def _check_layer(self, layer: int) -> None:
+        if layer not in self.k:
+            raise InvalidArgument(f"layer {layer} is not in the layout: it has {sorted(self.k)}")
+
+    def _bound(self) -> PageTable:
+        if self._table is None:
+            raise TransactionError("these pools belong to no cache yet")
+        return self._table

@@ -1,0 +1,145 @@
+"""The border: what callers pass in becomes packed tokens, page numbers, or a typed refusal.
+
+Past this module tokens are `bytes` of little-endian int32 (four bytes a token, compared with
+`memcmp`) and slots are page numbers. Nothing here knows the state of the cache.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kvledger.core.errors import ForeignSlots, InvalidArgument, UnalignedLength
+from kvledger.core.events import Pages
+
+TOKEN_BYTES = 4
+INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
+TOKEN_DTYPE = np.dtype("<i4")
+
+Slots = npt.NDArray[np.int64]
+
+
+def as_integers(values: Any, what: str) -> npt.NDArray[Any]:
+    """One-dimensional integer array of a sequence, NumPy array or torch tensor on any device."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{what} must be integers: {error}") from error
+    if array.size == 0 and array.ndim == 1:
+        return array.astype(np.int64)
+    if array.ndim != 1:
+        raise InvalidArgument(f"{what} must be one-dimensional, not of shape {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise InvalidArgument(f"{what} must be integers, not {array.dtype}")
+    return array
+
+
+def pack_tokens(tokens: Any) -> bytes:
+    """Token ids as little-endian int32 bytes.
+
+    `tokens`: integers in int32's range, shape [n]; an int32 array costs one copy, an int64 array a
+    range check more, a list its conversion. Raises InvalidArgument. O(n).
+    """
+    array = as_integers(tokens, "tokens")
+    if array.dtype != TOKEN_DTYPE:
+        packed = array.astype(TOKEN_DTYPE)
+        if not np.array_equal(packed, array):
+            bad = array[packed != array][0]
+            raise InvalidArgument(f"token {bad} is outside int32")
+        array = packed
+    return array.tobytes()
+
+
+def unpack_tokens(packed: bytes | bytearray) -> npt.NDArray[np.int32]:
+    """The int32[n] array of packed tokens, a copy."""
+    return np.frombuffer(bytes(packed), dtype=TOKEN_DTYPE)
+
+
+def check_namespace(namespace: Any) -> str:
+    """A namespace is a string: no other type can then be mistaken for one that prints alike."""
+    if not isinstance(namespace, str):
+        raise InvalidArgument(f"namespace must be a string, not {type(namespace).__name__}")
+    return namespace
+
+
+def check_request_id(request_id: Any) -> str:
+    """A request id is a string with something in it."""
+    if not isinstance(request_id, str) or not request_id:
+        raise InvalidArgument(f"request id must be a non-empty string, not {request_id!r}")
+    return request_id
+
+
+def check_count(value: Any, what: str) -> int:
+    """A count is an integer that is not negative; booleans are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise InvalidArgument(f"{what} must be an integer, not {value!r}")
+    if value < 0:
+        raise InvalidArgument(f"{what} must not be negative, not {value}")
+    return int(value)
+
+
+def as_slots(slots: Any) -> Slots:
+    """Slots of any integer dtype as int64[n] on the host."""
+    array = as_integers(slots, "slots")
+    if array.dtype == np.uint64 and array.size and int(array.max()) > 2**63 - 1:
+        raise ForeignSlots(f"slot {int(array.max())} is in no pool")
+    return array.astype(np.int64, copy=False)
+
+
+class PageArithmetic:
+    """Slots to pages and back for one page size and pool size."""
+
+    __slots__ = ("_offsets", "page_size", "slot_limit")
+
+    def __init__(self, page_size: int, total_pages: int) -> None:
+        self.page_size = page_size
+        self.slot_limit = (total_pages + 1) * page_size
+        self._offsets = np.arange(page_size, dtype=np.int64)
+
+    def whole(self, tokens: int, what: str) -> int:
+        """Pages in `tokens`, which must be a multiple of the page size."""
+        pages, rest = divmod(tokens, self.page_size)
+        if rest:
+            raise UnalignedLength(f"{what} {tokens} is not a multiple of the page size {self.page_size}")
+        return pages
+
+    def ceil(self, tokens: int) -> int:
+        """Pages that hold `tokens` tokens."""
+        return -(-tokens // self.page_size)
+
+    def to_slots(self, pages: Pages, tokens: int | None = None) -> Slots:
+        """Slots of the pages in order, the first `tokens` of them: int64[n], a fresh array. O(n)."""
+        if self.page_size == 1:
+            slots = pages.copy()
+        else:
+            slots = (pages[:, None] * self.page_size + self._offsets).reshape(-1)
+        return slots if tokens is None or tokens == len(slots) else slots[:tokens]
+
+    def to_pages(self, slots: Any) -> Pages:
+        """Page numbers of slots that name whole pages, each as consecutive slots.
+
+        Raises UnalignedLength for a part of a page, ForeignSlots for slots of no pool or of the
+        padding page. A read-only copy, O(n).
+        """
+        array = as_slots(slots)
+        if len(array) % self.page_size:
+            raise UnalignedLength(
+                f"{len(array)} slots are not whole pages: the page size is {self.page_size}"
+            )
+        if len(array) and (int(array.min()) < self.page_size or int(array.max()) >= self.slot_limit):
+            raise ForeignSlots(
+                f"slots must lie in [{self.page_size}, {self.slot_limit}): "
+                f"found {int(array.min())} to {int(array.max())}"
+            )
+        if self.page_size == 1:
+            pages = array.copy()
+        else:
+            table = array.reshape(-1, self.page_size)
+            pages = table[:, 0] // self.page_size
+            if not np.array_equal(table, pages[:, None] * self.page_size + self._offsets):
+                raise UnalignedLength(f"slots do not form whole pages of {self.page_size} consecutive slots")
+        pages.setflags(write=False)
+        return pages

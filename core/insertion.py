@@ -1,0 +1,271 @@
+"""Insert: the tree takes over what it lacks and frees what it has.
+
+Positions and lengths are pages in here. The row that is inserted, `[0, end)`, has these owners:
+
+    [0, base)     the tree's own, or already given back; never touched     base = protected length
+    [base, end)   the caller's or the request's, ownership leaves it       `incoming`
+    [base, dead)  of these the SWA peers were given back (or are freed)    dead = swa_evicted_len
+
+What happens to a node N that the row passes is DESIGN 5's table: a live node keeps everything and the
+incoming pages are freed; an unlocked tombstone takes Full and SWA over; a locked tombstone keeps its Full,
+which a running request reads, and takes the SWA alone; what lies before `dead` stays a tombstone.
+
+Events come in token order and every node boundary is noted with a savepoint, so that a commit can undo
+exactly the part that the next match would not return.
+"""
+
+from dataclasses import dataclass, field
+
+from kvledger.core.events import (
+    Cause,
+    NodeCreated,
+    NodeTouched,
+    Origin,
+    Pages,
+    PagesFreed,
+    Pool,
+    RecoveryMode,
+    SwaRecovered,
+    TokenRange,
+)
+from kvledger.core.ids import NodeId, RequestId
+from kvledger.core.locking import split
+from kvledger.core.matching import common_bytes
+from kvledger.core.node import Node, parent_of
+from kvledger.core.transaction import Ledger, Savepoint
+
+NOTHING = 0
+FULL_AND_SWA = 1
+FULL_ONLY = 2
+SWA_ONLY = 3
+
+
+@dataclass(slots=True)
+class Row:
+    """What is inserted, and as whose."""
+
+    namespace: str
+    key: bytes | bytearray
+    incoming: Pages  # pages [base, end)
+    base: int
+    dead: int
+    end: int
+    owner: RequestId | None
+    origin: Origin
+
+    def part(self, first: int, end: int) -> Pages:
+        """Incoming pages of the positions [first, end)."""
+        return self.incoming[first - self.base : end - self.base]
+
+
+@dataclass(slots=True)
+class Step:
+    """What was done between two savepoints, up to page position `end`, which ends inside or with `node`."""
+
+    end: int
+    node: Node
+    after: Savepoint
+    adopted: int
+    duplicates: int
+
+
+@dataclass(slots=True)
+class Insertion:
+    """One insert under way, and its result. `reached`: how far Full went before."""
+
+    ledger: Ledger
+    row: Row
+    touch: bool
+    steps: list[Step] = field(default_factory=list)
+    reached: int = 0
+    start: Savepoint = field(init=False)
+
+    def run(self, node: Node, position: int) -> None:
+        """Insert from `node`, which ends at page `position`, on. O(pages of the row + nodes passed)."""
+        state, row = self.ledger.state, self.row
+        self.start = self.ledger.mark()
+        if self.touch:
+            self._touch_above(node)
+        page_bytes = state.page_bytes
+        limit = row.end * page_bytes
+        while position < row.end:
+            offset = position * page_bytes
+            child = node.children.get(bytes(row.key[offset : offset + page_bytes]))
+            if child is None:
+                break
+            size = len(child.key)
+            if offset + size > limit or not row.key.startswith(child.key, offset):
+                size = common_bytes(row.key, offset, limit, child.key, page_bytes)
+            end = position + size // page_bytes
+            partly = size < len(child.key)
+            if partly and (end < row.end or self._recovers(child, end)):
+                child = split(self.ledger, child, end * state.page_size)
+                partly = False
+            self._pass(child, position, end, partly)
+            node = child
+            position = end
+            if partly:
+                break
+        self.reached = position
+        if position < row.end:
+            self._grow(node, position)
+
+    def _pass(self, node: Node, start: int, end: int, partly: bool) -> None:
+        """The row covers [start, end) of `node`: all of it unless `partly`."""
+        state, row = self.ledger.state, self.row
+        page = state.page_size
+        if row.base >= end:
+            self._touch(node, end)
+            self._step(end, node, NOTHING, 0)
+            return
+        if row.base > start:
+            split(self.ledger, node, row.base * page)
+            start = row.base
+        if node.swa is not None:
+            self._touch(node, end)
+            self._free_incoming(start, end)
+            self._step(end, node, NOTHING, end - start)
+            return
+        if not self._recovers(node, end):
+            self._touch(node, end)
+            self._free_incoming(start, end)
+            self._step(end, node, NOTHING, end - start)
+            return
+        if row.dead > start:
+            head = split(self.ledger, node, row.dead * page)
+            self._touch(head, row.dead)
+            self._free_incoming(start, row.dead)
+            self._step(row.dead, head, NOTHING, row.dead - start)
+            start = row.dead
+        self._recover(node, start, end)
+
+    def _recovers(self, node: Node, end: int) -> bool:
+        """True if the row brings SWA for some of the tombstone `node` before `end`, and may use it."""
+        if node.swa is not None or self.row.dead >= end or self.row.base >= end:
+            return False
+        return not node.full_lock or self.ledger.state.config.locked_recovery == "remap"
+
+    def _recover(self, node: Node, start: int, end: int) -> None:
+        """A tombstone comes back to life with the incoming SWA pages."""
+        row = self.row
+        incoming = row.part(start, end)
+        swa = self.ledger.state.pages.peers(incoming)
+        origin = node.full_origin or row.origin
+        locked = node.full_lock > 0
+        self.ledger.apply(
+            SwaRecovered(
+                node.id,
+                RecoveryMode.KEEP_LOCKED_FULL if locked else RecoveryMode.ADOPT_INCOMING,
+                node.full,
+                incoming,
+                swa,
+                self.ledger.state.tick(),
+                origin if locked else row.origin,
+                row.origin,
+            )
+        )
+        self._step(end, node, SWA_ONLY if locked else FULL_AND_SWA, end - start if locked else 0)
+
+    def _grow(self, node: Node, position: int) -> None:
+        """New nodes under `node`: a tombstone before `dead`, live ones after it, the leaf one window."""
+        row = self.row
+        position = max(position, row.base)
+        if row.dead > position:
+            end = min(row.dead, row.end)
+            self._free_swa_before_dead(position, end)
+            node = self._create(node, position, end, live=False)
+            position = end
+        window = self.ledger.state.config.window_pages
+        if row.end - position > window:
+            node = self._create(node, position, row.end - window, live=True)
+            position = row.end - window
+        if position < row.end:
+            self._create(node, position, row.end, live=True)
+
+    def _create(self, parent: Node, start: int, end: int, live: bool) -> Node:
+        ledger, row = self.ledger, self.row
+        state = ledger.state
+        full = row.part(start, end)
+        node = state.new_node_id()
+        ledger.apply(
+            NodeCreated(
+                node,
+                None if parent.is_root else parent.id,
+                row.namespace,
+                start * state.page_size,
+                bytes(row.key[start * state.page_bytes : end * state.page_bytes]),
+                full,
+                state.pages.peers(full) if live else None,
+                state.tick(),
+                row.origin,
+                row.origin if live else None,
+            )
+        )
+        created = state.nodes[node]
+        self._step(end, created, FULL_AND_SWA if live else FULL_ONLY, 0)
+        return created
+
+    def _free_incoming(self, start: int, end: int) -> None:
+        """Incoming pages that the tree does not need: both sides."""
+        self._free_swa_before_dead(start, min(end, self.row.dead))
+        full = self.row.part(start, end)
+        swa = self.ledger.state.pages.peers(full)
+        pool = Pool.BOTH if swa.any() else Pool.FULL
+        self.ledger.apply(PagesFreed(self.row.owner, pool, Cause.DUPLICATE, full, swa))
+
+    def _free_swa_before_dead(self, start: int, end: int) -> None:
+        """SWA peers that lie before `dead` left the window: freed whatever becomes of their Full page."""
+        if end <= start:
+            return
+        full = self.row.part(start, end)
+        swa = self.ledger.state.pages.peers(full)
+        if not swa.any():
+            return
+        if not swa.all():
+            full, swa = full[swa != 0], swa[swa != 0]
+            full.setflags(write=False)
+            swa.setflags(write=False)
+        self.ledger.apply(PagesFreed(self.row.owner, Pool.SWA, Cause.WINDOW, full, swa))
+
+    def _touch(self, node: Node, end: int) -> None:
+        """A node in the last window of the row, or its last one, was used."""
+        state = self.ledger.state
+        if self.touch and end > self.row.end - state.config.window_pages:
+            self.ledger.apply(NodeTouched((node.id,), state.tick()))
+
+    def _touch_above(self, node: Node) -> None:
+        """Nodes at and above the one the insert starts from, as far as the row's last window reaches."""
+        state = self.ledger.state
+        window_start = (self.row.end - state.config.window_pages) * state.page_size
+        above: list[NodeId] = []
+        while not node.is_root and node.end > window_start:
+            above.append(node.id)
+            node = parent_of(node)
+        if above:
+            above.reverse()
+            first = state.clock + 1
+            state.clock += len(above)
+            self.ledger.apply(NodeTouched(tuple(above), first))
+
+    def _step(self, end: int, node: Node, adopted: int, duplicates: int) -> None:
+        self.steps.append(Step(end, node, self.ledger.mark(), adopted, duplicates))
+
+    def adopted(self, upto: int, kinds: tuple[int, ...]) -> list[TokenRange]:
+        """Maximal token ranges that the tree took over, among steps that end at or before page `upto`."""
+        page = self.ledger.state.page_size
+        ranges: list[TokenRange] = []
+        start = min(self.row.base, self.steps[0].end) if self.steps else 0
+        for step in self.steps:
+            if step.end > upto:
+                break
+            if step.adopted in kinds:
+                if ranges and ranges[-1][1] == start * page:
+                    ranges[-1] = (ranges[-1][0], step.end * page)
+                else:
+                    ranges.append((start * page, step.end * page))
+            start = max(step.end, self.row.base)
+        return ranges
+
+    def duplicates(self, upto: int) -> int:
+        """Tokens whose incoming Full page was freed, among steps that end at or before page `upto`."""
+        return self.ledger.state.page_size * sum(s.duplicates for s in self.steps if s.end <= upto)

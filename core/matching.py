@@ -1,0 +1,133 @@
+"""The match rule: which prefix of some tokens can be reused. Pure queries, no event.
+
+Walking from the root, a prefix is usable where the run of live SWA tokens since the last tombstone is
+at least W, or where there was no tombstone at all; it must end on a page. Every tombstone resets
+the run. Tokens are compared, as packed bytes with one `memcmp` a node; a hash is never trusted.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kvledger.core.events import Pages
+from kvledger.core.free_pages import EMPTY
+from kvledger.core.inputs import TOKEN_BYTES
+from kvledger.core.node import Node
+from kvledger.core.results import Explanation
+from kvledger.core.state import CacheState
+
+
+def common_bytes(key: bytes | bytearray, offset: int, limit: int, edge: bytes, page_bytes: int) -> int:
+    """How many bytes of `edge`, in whole pages, equal `key[offset:limit]`. O(length)."""
+    n = min(limit - offset, len(edge)) // TOKEN_BYTES
+    ours = np.frombuffer(key, dtype=np.int32, count=n, offset=offset)
+    theirs = np.frombuffer(edge, dtype=np.int32, count=n)
+    differs = ours != theirs
+    first = int(differs.argmax())
+    same = n if not differs[first] else first
+    return same * TOKEN_BYTES // page_bytes * page_bytes
+
+
+class Walk(NamedTuple):
+    """A descent along some tokens.
+
+    `path`: nodes whose tokens match, the last one perhaps only in part. `reached`: how far Full matches.
+    `length`: the longest usable prefix; `depth`: how many nodes of the path it needs. Tokens.
+    """
+
+    path: list[Node]
+    reached: int
+    length: int
+    depth: int
+    tombstoned: bool
+    run: int
+
+
+def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) -> Walk:
+    """Follow `key[:limit]` (bytes, whole pages) down the namespace. O(nodes on the path + limit)."""
+    path: list[Node] = []
+    node = state.roots.get(namespace)
+    page_bytes = state.page_bytes
+    window = state.window
+    offset = run = length = depth = 0
+    tombstoned = False
+    while node is not None and offset < limit:
+        node = node.children.get(bytes(key[offset : offset + page_bytes]))
+        if node is None:
+            break
+        edge = node.key
+        size = len(edge)
+        if offset + size > limit or not key.startswith(edge, offset):
+            size = common_bytes(key, offset, limit, edge, page_bytes)
+        path.append(node)
+        offset += size
+        if node.swa is None:
+            run = 0
+            tombstoned = True
+        else:
+            run += size >> 2
+            if not tombstoned or run >= window:
+                length = offset >> 2
+                depth = len(path)
+        if size != len(edge):
+            break
+    return Walk(path, offset >> 2, length, depth, tombstoned, run)
+
+
+def path_pages(found: Walk, page_size: int) -> Pages:
+    """Full pages of the usable prefix: int64[length / page size], read-only."""
+    if not found.depth:
+        return EMPTY
+    nodes = found.path[: found.depth]
+    pages = nodes[0].full if len(nodes) == 1 else np.concatenate([node.full for node in nodes])
+    pages = pages[: found.length // page_size]
+    pages.setflags(write=False)
+    return pages
+
+
+def explain(found: Walk, state: CacheState, tokens: int) -> Explanation:
+    """Tell why a walk along `tokens` tokens found no longer prefix."""
+    tombstone = next((n for n in found.path if n.swa is None and n.end > found.length), None)
+    whole = tokens // state.page_size * state.page_size
+    if found.length < found.reached:
+        reason = "dead_window"
+    elif found.reached < whole:
+        reason = "no_full"
+    else:
+        reason = "whole"
+    return Explanation(
+        tokens=tokens,
+        length=found.length,
+        full_length=found.reached,
+        branch_length=max(found.length, found.reached),
+        reason=reason,
+        first_tombstone=None if tombstone is None else (tombstone.id, tombstone.start, tombstone.end),
+        live_tokens=found.run,
+        missing_tokens=max(0, state.window - found.run) if found.length < found.reached else 0,
+    )
+
+
+def taken_by_lock(found: Walk, state: CacheState) -> tuple[int, int]:
+    """Evictable tokens (full, swa) that locking the usable prefix would pin. O(nodes on the path)."""
+    full = swa = 0
+    swa_from = max(0, found.length - state.window_tokens)
+    for node in found.path[: found.depth]:
+        end = min(node.end, found.length)
+        if not node.full_lock:
+            full += end - node.start
+        if not node.swa_lock and node.swa is not None and end > swa_from:
+            swa += end - max(node.start, swa_from)
+    return full, swa
+
+
+def live_run(node: Node | None, window: int) -> tuple[int, bool]:
+    """Run of live tokens that ends with `node`, and whether a tombstone cut it: at most W tokens up."""
+    run = 0
+    while node is not None and node.parent is not None:
+        if node.swa is None:
+            return run, True
+        run += node.end - node.start
+        if run >= window:
+            return run, True
+        node = node.parent
+    return run, False

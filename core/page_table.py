@@ -1,0 +1,341 @@
+"""Who has each page, and which SWA page stands beside which Full page: the host's truth.
+
+Owners of a Full page: free, deferred (freed in the open transaction), the tree, the raw caller, or
+a request. An SWA page is free, deferred or bound; a bound one belongs wherever the Full page that maps to
+it belongs. Frees take effect when the outermost transaction commits. One exception: pages that
+eviction took from unlocked nodes count as free at once and are handed out first (the reuse list).
+
+Written by `changes/` alone, always through a method that has its reverse beside it; reverses are called
+in exactly the opposite order, so lists can be cut where they were extended.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kvledger.core.errors import DoubleFree, ForeignSlots
+from kvledger.core.events import Pages
+from kvledger.core.free_pages import EMPTY
+from kvledger.core.pools import PageAllocator, PoolChanges
+
+FREE: Final = 0
+CALLER: Final = 1
+FIRST_REQUEST: Final = 2
+"""Owners from here on are requests' ordinals; everything from CALLER on is *held*."""
+TREE: Final = -1
+DEFERRED: Final = -2
+
+SWA_FREE: Final = 0
+SWA_BOUND: Final = 1
+SWA_DEFERRED: Final = 2
+
+Taken = tuple[list[Pages], list[Pages], Pages, Pages]
+"""Undo of a take: the reuse lists as they were, and the pages that were on none of them."""
+
+
+class PageTable:
+    """State of every page of both pools, with counts kept as it changes."""
+
+    __slots__ = (
+        "allocator",
+        "deferred_full",
+        "deferred_swa",
+        "dirty",
+        "free_full",
+        "free_swa",
+        "held_full",
+        "held_swa",
+        "mapping",
+        "owner",
+        "reuse_full",
+        "reuse_swa",
+        "spare_full",
+        "spare_swa",
+        "swa_state",
+        "tree_full",
+        "tree_swa",
+    )
+
+    def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator) -> None:
+        self.allocator = allocator
+        self.mapping = np.zeros(full_pages + 1, dtype=np.int64)
+        self.owner = np.zeros(full_pages + 1, dtype=np.int32)
+        self.swa_state = np.zeros(swa_pages + 1, dtype=np.int8)
+        self.reuse_full: list[Pages] = []
+        self.reuse_swa: list[Pages] = []
+        self.deferred_full: list[Pages] = []
+        self.deferred_swa: list[Pages] = []
+        self.spare_full = EMPTY  # undone takes that the allocator has not been told of yet
+        self.spare_swa = EMPTY
+        self.dirty: list[Pages] = []
+        self.free_full = full_pages
+        self.free_swa = swa_pages
+        self.held_full = 0
+        self.held_swa = 0
+        self.tree_full = 0
+        self.tree_swa = 0
+
+    # What may be freed or taken over, checked before the first event.
+
+    def check_owned(self, pages: Pages, owner: int, what: str) -> None:
+        """Every page is held by `owner` and named once. DoubleFree, ForeignSlots; O(n)."""
+        owners = self.owner[pages]
+        if (owners == owner).all():
+            if len(pages) > 1 and (pages[1:] <= pages[:-1]).any():
+                ordered = np.sort(pages)
+                twice = ordered[1:][ordered[1:] == ordered[:-1]]
+                if len(twice):
+                    raise DoubleFree(f"{what}: page {int(twice[0])} is named twice")
+            return
+        page = int(pages[owners != owner][0])
+        found = int(self.owner[page])
+        if found in (FREE, DEFERRED):
+            raise DoubleFree(f"{what}: page {page} is free already")
+        who = "the tree" if found == TREE else "the raw caller" if found == CALLER else "another request"
+        raise ForeignSlots(f"{what}: page {page} belongs to {who}")
+
+    def peers(self, full: Pages) -> Pages:
+        """SWA peers of Full pages, 0 for none: a read-only copy."""
+        swa = self.mapping[full]
+        swa.setflags(write=False)
+        return swa
+
+    # Taking pages: choose, then the event marks them.
+
+    def take(self, full: int, swa: int) -> tuple[Pages, Pages, Taken] | None:
+        """Choose pages, reusable ones first; None where the allocator has no room."""
+        before_full, before_swa = self.reuse_full, self.reuse_swa
+        got_full, left_full, missing_full = _consume(before_full, full)
+        got_swa, left_swa, missing_swa = _consume(before_swa, swa)
+        new_full, new_swa = EMPTY, EMPTY
+        if missing_full or missing_swa:
+            spare_full, spare_swa = self.spare_full[:missing_full], self.spare_swa[:missing_swa]
+            new_full, new_swa = spare_full, spare_swa
+            missing_full -= len(spare_full)
+            missing_swa -= len(spare_swa)
+            if missing_full or missing_swa:
+                fresh = self.allocator.allocate(missing_full, missing_swa)
+                if fresh is None:
+                    return None
+                new_full = np.concatenate((spare_full, fresh[0])) if len(spare_full) else fresh[0]
+                new_swa = np.concatenate((spare_swa, fresh[1])) if len(spare_swa) else fresh[1]
+            self.spare_full = self.spare_full[len(spare_full) :]
+            self.spare_swa = self.spare_swa[len(spare_swa) :]
+        self.reuse_full, self.reuse_swa = left_full, left_swa
+        pages_full = _join(got_full, new_full)
+        pages_swa = _join(got_swa, new_swa)
+        return pages_full, pages_swa, (before_full, before_swa, new_full, new_swa)
+
+    def untake(self, taken: Taken) -> None:
+        """Reverse of `take`."""
+        self.reuse_full, self.reuse_swa, new_full, new_swa = taken
+        if len(new_full) or len(new_swa):
+            if self.allocator.restores_at_once:
+                self.allocator.give_back(new_full, new_swa)
+            else:
+                self.spare_full = np.concatenate((self.spare_full, new_full))
+                self.spare_swa = np.concatenate((self.spare_swa, new_swa))
+
+    def hold(self, full: Pages, swa: Pages, owner: int) -> None:
+        """Free pages become held by `owner`, each mapped to its peer (0 for none)."""
+        self.owner[full] = owner
+        self.mapping[full] = swa
+        self.dirty.append(full)
+        bound = _present(swa)
+        self.swa_state[bound] = SWA_BOUND
+        self.free_full -= len(full)
+        self.held_full += len(full)
+        self.free_swa -= len(bound)
+        self.held_swa += len(bound)
+
+    def unhold(self, full: Pages, swa: Pages) -> None:
+        """Reverse of `hold`."""
+        self.owner[full] = FREE
+        self.mapping[full] = 0
+        bound = _present(swa)
+        self.swa_state[bound] = SWA_FREE
+        self.free_full += len(full)
+        self.held_full -= len(full)
+        self.free_swa += len(bound)
+        self.held_swa -= len(bound)
+
+    # Between holder and tree.
+
+    def adopt(self, full: Pages, swa_count: int) -> int:
+        """Held Full pages become the tree's, their peers with them; returns the owner they had."""
+        before = int(self.owner[full[0]])
+        self.owner[full] = TREE
+        self.held_full -= len(full)
+        self.tree_full += len(full)
+        self.held_swa -= swa_count
+        self.tree_swa += swa_count
+        return before
+
+    def unadopt(self, full: Pages, swa_count: int, owner: int) -> None:
+        """Reverse of `adopt`."""
+        self.owner[full] = owner
+        self.held_full += len(full)
+        self.tree_full -= len(full)
+        self.held_swa += swa_count
+        self.tree_swa -= swa_count
+
+    # Freeing. `reusable` frees count as free at once, others wait for the outermost commit.
+
+    def free_full_pages(self, full: Pages, from_tree: bool, reusable: bool) -> int:
+        """Full pages lose their owner; their mapping must be dealt with apart. Returns the owner."""
+        before = int(self.owner[full[0]])
+        n = len(full)
+        if from_tree:
+            self.tree_full -= n
+        else:
+            self.held_full -= n
+        if reusable:
+            self.owner[full] = FREE
+            self.free_full += n
+            self.reuse_full = [*self.reuse_full, full]
+        else:
+            self.owner[full] = DEFERRED
+            self.held_full += n
+            self.deferred_full.append(full)
+        return before
+
+    def unfree_full_pages(self, full: Pages, from_tree: bool, reusable: bool, owner: int) -> None:
+        """Reverse of `free_full_pages`."""
+        n = len(full)
+        self.owner[full] = owner
+        if reusable:
+            self.free_full -= n
+            self.reuse_full = self.reuse_full[:-1]
+        else:
+            self.held_full -= n
+            self.deferred_full.pop()
+        if from_tree:
+            self.tree_full += n
+        else:
+            self.held_full += n
+
+    def free_swa_pages(self, full: Pages, swa: Pages, from_tree: bool, reusable: bool) -> None:
+        """SWA pages, the peers of `full`, are freed and the mapping of `full` cleared."""
+        n = len(swa)
+        self.mapping[full] = 0
+        self.dirty.append(full)
+        if from_tree:
+            self.tree_swa -= n
+        else:
+            self.held_swa -= n
+        if reusable:
+            self.swa_state[swa] = SWA_FREE
+            self.free_swa += n
+            self.reuse_swa = [*self.reuse_swa, swa]
+        else:
+            self.swa_state[swa] = SWA_DEFERRED
+            self.held_swa += n
+            self.deferred_swa.append(swa)
+
+    def unfree_swa_pages(self, full: Pages, swa: Pages, from_tree: bool, reusable: bool) -> None:
+        """Reverse of `free_swa_pages`."""
+        n = len(swa)
+        self.mapping[full] = swa
+        self.swa_state[swa] = SWA_BOUND
+        if reusable:
+            self.free_swa -= n
+            self.reuse_swa = self.reuse_swa[:-1]
+        else:
+            self.held_swa -= n
+            self.deferred_swa.pop()
+        if from_tree:
+            self.tree_swa += n
+        else:
+            self.held_swa += n
+
+    def remap(self, incoming: Pages, kept: Pages, swa: Pages) -> None:
+        """The peers of held `incoming` stand beside the tree's `kept` from here on."""
+        self.mapping[incoming] = 0
+        self.mapping[kept] = swa
+        self.dirty.append(incoming)
+        self.dirty.append(kept)
+        self.held_swa -= len(swa)
+        self.tree_swa += len(swa)
+
+    def unremap(self, incoming: Pages, kept: Pages, swa: Pages) -> None:
+        """Reverse of `remap`."""
+        self.mapping[kept] = 0
+        self.mapping[incoming] = swa
+        self.held_swa += len(swa)
+        self.tree_swa -= len(swa)
+
+    # The end of the outermost transaction.
+
+    def settle(self) -> PoolChanges | None:
+        """Deferred pages become free; returns what the allocator has to hear, None for nothing."""
+        moved = self.deferred_full or self.deferred_swa or self.reuse_full or self.reuse_swa or self.dirty
+        if not moved and not len(self.spare_full) and not len(self.spare_swa):
+            return None
+        full = _concatenate(self.deferred_full)
+        swa = _concatenate(self.deferred_swa)
+        self.owner[full] = FREE
+        self.swa_state[swa] = SWA_FREE
+        self.held_full -= len(full)
+        self.free_full += len(full)
+        self.held_swa -= len(swa)
+        self.free_swa += len(swa)
+        mapped = _concatenate(self.dirty)
+        changes = PoolChanges(
+            freed_full=_concatenate([*self.deferred_full, *self.reuse_full, self.spare_full]),
+            freed_swa=_concatenate([*self.deferred_swa, *self.reuse_swa, self.spare_swa]),
+            mapped_full=mapped,
+            mapped_swa=self.mapping[mapped],
+        )
+        self.deferred_full.clear()
+        self.deferred_swa.clear()
+        self.dirty.clear()
+        self.reuse_full = []
+        self.reuse_swa = []
+        self.spare_full = EMPTY
+        self.spare_swa = EMPTY
+        return changes
+
+    def abandon(self) -> None:
+        """The outermost transaction was undone: what was taken meanwhile goes back in one call."""
+        self.dirty.clear()
+        if len(self.spare_full) or len(self.spare_swa):
+            full, swa = self.spare_full, self.spare_swa
+            self.spare_full = EMPTY
+            self.spare_swa = EMPTY
+            self.allocator.give_back(full, swa)
+
+
+def _consume(chunks: list[Pages], wanted: int) -> tuple[list[Pages], list[Pages], int]:
+    """Take `wanted` pages off the end of a list of chunks: taken, a new list of the rest, missing."""
+    if not wanted or not chunks:
+        return [], chunks, wanted
+    left = list(chunks)
+    taken: list[Pages] = []
+    while wanted and left:
+        chunk = left.pop()
+        if len(chunk) > wanted:
+            left.append(chunk[wanted:])
+            chunk = chunk[:wanted]
+        taken.append(chunk)
+        wanted -= len(chunk)
+    return taken, left, wanted
+
+
+def _join(chunks: list[Pages], fresh: Pages) -> Pages:
+    """One read-only array of all."""
+    out = fresh if not chunks else np.concatenate([*chunks, fresh]) if len(fresh) else _concatenate(chunks)
+    out.setflags(write=False)
+    return out
+
+
+def _concatenate(chunks: list[Pages]) -> Pages:
+    """One array of all chunks; the chunk itself where only one has pages."""
+    chunks = [chunk for chunk in chunks if len(chunk)]
+    if not chunks:
+        return EMPTY
+    return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+
+
+def _present(swa: Pages) -> Pages:
+    """The entries that name a page."""
+    return swa if len(swa) and swa.all() else swa[swa != 0]

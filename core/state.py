@@ -1,0 +1,219 @@
+"""The cache's canonical state, and `apply`: the only way it changes.
+
+Every event has a change and its reverse, registered by the modules of `changes/`. `apply(event)` carries
+the change out and returns what its reverse will need; `revert(event, token)` undoes it, given
+that everything applied later has been undone before. Nothing else writes to nodes, pages, leases or
+rows, so there is no mutation without an event.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kvledger.core.config import CacheConfig
+from kvledger.core.events import Event, Pages
+from kvledger.core.free_pages import EMPTY
+from kvledger.core.ids import LeaseId, NodeId, RequestId
+from kvledger.core.node import ROOT_ID, Node
+from kvledger.core.page_table import PageTable
+from kvledger.core.pools import PageAllocator
+from kvledger.core.recency import Recency
+
+Token = Any
+"""What a change leaves for its reverse; only the module of the change looks into it."""
+
+FIRST_ROW_PAGES = 64
+"""Room for this many pages in a new request's row; it doubles from there."""
+
+
+class LeaseState:
+    """One lock that holds: Full from `node` to the root, SWA on [swa_from, length) while `swa_held`."""
+
+    __slots__ = ("generation", "id", "length", "namespace", "node", "request_id", "swa_from", "swa_held")
+
+    def __init__(
+        self,
+        id: LeaseId,
+        node: Node | None,
+        namespace: str,
+        request_id: RequestId | None,
+        length: int,
+        swa_from: int,
+        generation: int,
+    ) -> None:
+        self.id = id
+        self.node = node
+        self.namespace = namespace
+        self.request_id = request_id
+        self.length = length
+        self.swa_from = swa_from
+        self.swa_held = True
+        self.generation = generation
+
+
+class RequestState:
+    """An open request: its row by page and its lease are canonical, its progress is not.
+
+    The row's first `lease.length` tokens lie on the locked path, the pages after them are the request's own.
+    """
+
+    __slots__ = (
+        "branch_len",
+        "computed",
+        "epoch",
+        "frontier",
+        "generation",
+        "id",
+        "lease",
+        "namespace",
+        "ordinal",
+        "prefix_len",
+        "reserved",
+        "row",
+        "row_pages",
+        "tokens",
+    )
+
+    def __init__(
+        self, id: RequestId, namespace: str, epoch: int, ordinal: int, generation: int, tokens: bytearray
+    ) -> None:
+        self.id = id
+        self.namespace = namespace
+        self.epoch = epoch
+        self.ordinal = ordinal
+        self.generation = generation
+        self.lease: LeaseState | None = None
+        self.row: Pages = np.empty(FIRST_ROW_PAGES, dtype=np.int64)
+        self.row_pages = 0
+        self.tokens = tokens
+        self.reserved = 0
+        self.computed = 0
+        self.frontier = 0
+        self.prefix_len = 0
+        self.branch_len = 0
+
+    def write_row(self, first: int, pages: Pages) -> None:
+        """Put pages at index `first`, growing the buffer when needed."""
+        end = first + len(pages)
+        if end > len(self.row):
+            grown = np.empty(max(end, 2 * len(self.row)), dtype=np.int64)
+            grown[: self.row_pages] = self.row[: self.row_pages]
+            self.row = grown
+        self.row[first:end] = pages
+
+    def row_slice(self, first: int, end: int) -> Pages:
+        """An owned, read-only copy of a part of the row."""
+        if end <= first:
+            return EMPTY
+        part = self.row[first:end].copy()
+        part.setflags(write=False)
+        return part
+
+    @property
+    def protected(self) -> int:
+        """Tokens of the row that lie on the locked path."""
+        return 0 if self.lease is None else self.lease.length
+
+
+@dataclass(slots=True)
+class Counters:
+    """Statistics since the cache was opened; never rolled back."""
+
+    hit_tokens: int = 0
+    evicted_full: int = 0  # pages
+    evicted_swa: int = 0  # pages
+    tombstones: int = 0
+    recoveries: int = 0
+    recoveries_locked: int = 0
+    rollbacks: int = 0
+    anomalies: int = 0
+    skipped: int = 0
+    resets: int = 0
+
+
+class CacheState:
+    """Tree, leases, requests and pages of one cache."""
+
+    def __init__(self, config: CacheConfig, allocator: PageAllocator) -> None:
+        self.config = config
+        self.page_size = config.page_size
+        self.page_bytes = config.page_size * 4
+        self.window = config.sliding_window
+        self.window_tokens = config.window_pages * config.page_size
+        self.pages = PageTable(config.full_pages, config.swa_pages, allocator)
+        self.recency = Recency(config.sliding_window)
+        self.roots: dict[str, Node] = {}
+        self.nodes: dict[NodeId, Node] = {}
+        self.leases: dict[LeaseId, LeaseState] = {}
+        self.requests: dict[RequestId, RequestState] = {}
+        self.generation = 0
+        self.clock = 0
+        self.locked_full = 0  # pages of nodes with a Full lock
+        self.locked_swa = 0
+        self.counters = Counters()
+        self.next_node = 1
+        self.next_lease = 1
+        self.next_epoch = 1
+        self.next_owner = 2
+
+    def apply(self, event: Event) -> Token:
+        """Carry out one event; returns what `revert` needs."""
+        return CHANGES[type(event)](self, event)
+
+    def revert(self, event: Event, token: Token) -> None:
+        """Undo one event, the last that was applied and not undone."""
+        REVERSES[type(event)](self, event, token)
+
+    def new_node_id(self) -> NodeId:
+        """A node id never used before."""
+        number = self.next_node
+        self.next_node = number + 1
+        return NodeId(number)
+
+    def new_lease_id(self) -> LeaseId:
+        """A lease id never used before."""
+        number = self.next_lease
+        self.next_lease = number + 1
+        return LeaseId(number)
+
+    def new_epoch(self) -> int:
+        """An epoch never used before."""
+        number = self.next_epoch
+        self.next_epoch = number + 1
+        return number
+
+    def tick(self) -> int:
+        """The next recency stamp. The clock goes back when a transaction is undone."""
+        self.clock += 1
+        return self.clock
+
+    def root(self, namespace: str) -> Node | None:
+        """The namespace's root, None if it has no nodes."""
+        return self.roots.get(namespace)
+
+    def root_or_new(self, namespace: str) -> Node:
+        """The namespace's root, or one that joins the tree with its first child."""
+        return self.roots.get(namespace) or Node(ROOT_ID, None, namespace, b"", 0, EMPTY, None, 0, None, None)
+
+    def offer(self, node: Node) -> None:
+        """Let the eviction queues know that a node may have become evictable."""
+        self.recency.offer(node, len(self.nodes))
+
+
+CHANGES: dict[type, Callable[[CacheState, Any], Token]] = {}
+REVERSES: dict[type, Callable[[CacheState, Any, Token], None]] = {}
+
+
+def change(
+    kind: type, reverse: Callable[[CacheState, Any, Any], None]
+) -> Callable[[Callable[[CacheState, Any], Token]], Callable[[CacheState, Any], Token]]:
+    """Register a function as the change that an event kind stands for, with its reverse."""
+
+    def register(function: Callable[[CacheState, Any], Token]) -> Callable[[CacheState, Any], Token]:
+        CHANGES[kind] = function
+        REVERSES[kind] = reverse
+        return function
+
+    return register

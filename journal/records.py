@@ -1,0 +1,68 @@
+"""What comes out of a journal: stored transactions with their events, in order.
+
+Replay and audit take any iterable of `StoredTransaction`, whatever it was read from, so a test can
+edit one and an exported file can stand in for a database.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvledger.core.events import Event, TransactionRecord
+from kvledger.core.ids import RequestId, Seq, TxnId
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One event at its place in the journal. `undone`: it was rolled back, readers skip it."""
+
+    seq: Seq
+    undone: bool
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """One outermost transaction. `time_us` is when it was recorded, microseconds since 1970: data, not order.
+
+    `first_seq` is the seq of its first event, or the seq the next event will get if it has none.
+    """
+
+    number: TxnId
+    op: str
+    request_id: RequestId | None
+    rolled_back: bool
+    reason: str
+    time_us: int
+    first_seq: Seq
+    events: Sequence[StoredEvent]
+    previous_hash: bytes = b""
+    hash: bytes = b""
+
+    @property
+    def last_seq(self) -> Seq:
+        """Seq of its last event; one below `first_seq` when it has none."""
+        return Seq(self.first_seq + len(self.events) - 1)
+
+
+def number_transactions(records: Iterable[TransactionRecord]) -> list[StoredTransaction]:
+    """Give seqs and numbers to transactions that were never stored, as a recorder would."""
+    stored: list[StoredTransaction] = []
+    seq = 1
+    for number, record in enumerate(records, start=1):
+        events = tuple(
+            StoredEvent(Seq(seq + i), bool(record.undone[i]), event) for i, event in enumerate(record.events)
+        )
+        stored.append(
+            StoredTransaction(
+                number=TxnId(number),
+                op=record.op,
+                request_id=record.request_id,
+                rolled_back=record.rolled_back,
+                reason=record.reason,
+                time_us=0,
+                first_seq=Seq(seq),
+                events=events,
+            )
+        )
+        seq += len(events)
+    return stored
