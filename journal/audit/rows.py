@@ -1,0 +1,142 @@
+"""row-safety: every page in a running request's row is its own or lies on its locked path.
+
+Rows are compared when a transaction ends, for the requests it touched. A row that only grew by pages
+allocated to its request is right by construction and is not walked again.
+"""
+
+import numpy as np
+
+from kvledger.core.events import (
+    LockReleased,
+    NodeCreated,
+    Pages,
+    PagesAllocated,
+    PagesFreed,
+    Pool,
+    RequestClosed,
+    RequestOpened,
+    RequestRowChanged,
+    SwaRecovered,
+)
+from kvledger.core.ids import RequestId
+from kvledger.journal.audit.check import Check, Context
+from kvledger.journal.places import FIRST_REQUEST_CODE
+from kvledger.journal.records import StoredTransaction
+from kvledger.journal.state import Request
+
+
+class RowSafety(Check):
+    """Compares rows with paths, and counts what each request holds so that nothing leaks."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._touched: set[RequestId] = set()
+        self._held: dict[int, int] = {}
+        self.before = {
+            PagesAllocated: self._before_allocated,
+            PagesFreed: self._before_freed,
+            NodeCreated: self._before_created,
+            SwaRecovered: self._before_recovered,
+            RequestClosed: self._before_closed,
+        }
+        self.after = {
+            RequestOpened: self._after_opened,
+            RequestRowChanged: self._after_changed,
+            LockReleased: self._after_released,
+        }
+
+    def _before_allocated(self, event: PagesAllocated, request: Request | None) -> None:
+        if request is not None:
+            self._held[request.code] = self._held.get(request.code, 0) + len(event.full_pages)
+            if event.row_start != request.row_pages:
+                self._touched.add(request.id)
+
+    def _before_freed(self, event: PagesFreed, request: Request | None) -> None:
+        if request is not None and event.pool is not Pool.SWA:
+            self._held[request.code] = self._held.get(request.code, 0) - len(event.full_pages)
+            self._touched.add(request.id)
+
+    def _before_created(self, event: NodeCreated, parent: object) -> None:
+        self._taken(event.full_pages)
+
+    def _before_recovered(self, event: SwaRecovered, node: object) -> None:
+        self._taken(event.incoming_full)
+
+    def _taken(self, pages: Pages) -> None:
+        code = int(self.state.full_at[pages[0]])
+        if code <= FIRST_REQUEST_CODE:
+            self._held[code] = self._held.get(code, 0) - len(pages)
+
+    def _before_closed(self, event: RequestClosed, request: Request) -> None:
+        held = self._held.pop(request.code, 0)
+        if held:
+            self.findings.add(
+                "row-safety",
+                f"the request closes although it still holds {held} pages",
+                request=request.id,
+                pages=np.flatnonzero(self.state.full_at == request.code),
+            )
+
+    def _after_opened(self, event: RequestOpened, lease: object) -> None:
+        self._touched.add(event.request_id)
+
+    def _after_changed(self, event: RequestRowChanged, request: Request) -> None:
+        self._touched.add(request.id)
+
+    def _after_released(self, event: LockReleased, lease: object) -> None:
+        if event.request_id is not None:
+            self._touched.add(event.request_id)
+
+    def end_transaction(self, transaction: StoredTransaction) -> None:
+        """Compare the row of every request that was touched. Cost O(pages of those rows)."""
+        for request_id in self._touched:
+            request = self.state.requests.get(request_id)
+            if request is not None:
+                self._compare(request)
+        self._touched.clear()
+
+    def _compare(self, request: Request) -> None:
+        state = self.state
+        lease = None if request.lease is None else state.leases.get(request.lease)
+        row = request.row
+        if request.lease is not None and lease is None:
+            self.findings.add(
+                "row-safety",
+                f"the row stands on lease {request.lease}, which is not held",
+                request=request.id,
+                pages=row,
+            )
+            return
+        shared = 0 if lease is None else lease.length // state.page_size
+        own = row[shared:]
+        held = self._held.get(request.code, 0)
+        strange = own[state.full_at.take(own, mode="clip") != request.code]
+        if len(strange):
+            self.findings.add(
+                "row-safety",
+                f"the row names pages past its locked {shared} that the request does not hold",
+                request=request.id,
+                pages=strange,
+            )
+        elif self._held.get(request.code, 0) != len(own) or (lease is None and len(row)):
+            self.findings.add(
+                "row-safety",
+                f"the request holds {held} pages, but its row names {len(own)} of its own",
+                request=request.id,
+                pages=np.setdiff1d(np.flatnonzero(state.full_at == request.code), own),
+            )
+        if lease is None or shared == 0:
+            return
+        path = state.path(lease.node)
+        locked = np.concatenate([node.full for node in path]) if path else own[:0]
+        if not np.array_equal(locked, row[:shared]):
+            node = None if lease.node is None else lease.node.id
+            if len(locked) != shared or len(row) < shared:
+                sentence = (
+                    f"the row has {len(row)} pages, its lease reaches {shared}, the locked path {len(locked)}"
+                )
+                wrong = row[:shared]
+            else:
+                sentence = "the row names other pages than the path it has locked"
+                wrong = row[:shared][locked != row[:shared]]
+            self.findings.add("row-safety", sentence, request=request.id, node=node, pages=wrong)

@@ -1,0 +1,138 @@
+"""What an audit says: a document for machines (pydantic) and the same as a page to read."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Status = Literal["verified", "failed", "not_checked"]
+
+
+class Finding(BaseModel):
+    """One place where a journal breaks an invariant.
+
+    `request` is the request concerned; for a lock, one that holds it, and `holders` names all of them
+    (requests by id, others as "lease 7"). `pages` are page numbers, at most `findings.PAGES_NAMED` of
+    the `pages_total` concerned. `seq` and `transaction` are None only where no event is to blame.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    invariant: str
+    sentence: str
+    seq: int | None = None
+    transaction: int | None = None
+    request: str | None = None
+    holders: tuple[str, ...] = ()
+    node: int | None = None
+    pages: tuple[int, ...] = ()
+    pages_total: int = 0
+
+
+class InvariantReport(BaseModel):
+    """How one invariant fared. `findings` counts all of them, also those the document leaves out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    sentence: str
+    status: Status
+    findings: int
+
+
+class Counts(BaseModel):
+    """What was checked. Pages followed are counted once for each lock that held them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    events: int = 0
+    undone_events: int = 0
+    transactions: int = 0
+    transactions_rolled_back: int = 0
+    locks_followed: int = 0
+    pages_followed: int = 0
+    locks_open_at_end: int = 0
+    locks_cut_by_reset: int = 0
+    pages_moved: int = 0
+    inserts: int = 0
+    matches: int = 0
+    requests: int = 0
+    recoveries: int = 0
+    recoveries_under_lock: int = 0
+    mixed_nodes_at_end: int = 0
+    tombstones: int = 0
+    evictions: int = 0
+    rollbacks: int = 0
+    anomalies: int = 0
+    skipped: int = 0
+    resets: int = 0
+    checkpoints: int = 0
+    checkpoints_reproduced: int = 0
+
+
+class LockCut(BaseModel):
+    """A lock that a reset ended instead of its holder: no violation, but somebody should know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seq: int
+    lease: int
+    request: str | None
+    length: int
+
+
+class Verdict(BaseModel):
+    """The outcome of one audit. "fail" where any invariant has a finding."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verdict: Literal["pass", "fail"]
+    counts: Counts
+    invariants: tuple[InvariantReport, ...]
+    findings: tuple[Finding, ...]
+    locks_cut: tuple[LockCut, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return self.verdict == "pass"
+
+    def render(self) -> str:
+        """The verdict as plain text, a line for each invariant, finding and count."""
+        lines = [f"verdict: {self.verdict}", ""]
+        width = max(len(report.id) for report in self.invariants)
+        for report in self.invariants:
+            status = report.status.replace("_", " ")
+            found = f" ({report.findings})" if report.findings else ""
+            lines.append(f"  {report.id:<{width}}  {status + found:<14}  {report.sentence}")
+        if self.findings:
+            total = sum(report.findings for report in self.invariants)
+            lines += ["", f"findings: {len(self.findings)} of {total} shown, by seq"]
+            lines += [f"  {_line(finding)}" for finding in self.findings]
+        if self.locks_cut:
+            lines += ["", f"locks cut by a reset: {self.counts.locks_cut_by_reset}"]
+            for cut in self.locks_cut:
+                holder = "a caller" if cut.request is None else f"request {cut.request!r}"
+                lines.append(f"  seq {cut.seq}: lease {cut.lease} of {holder}, {cut.length} tokens")
+        lines += ["", "checked:"]
+        counts = self.counts.model_dump()
+        name_width = max(len(name) for name in counts)
+        lines += [f"  {name.replace('_', ' '):<{name_width}}  {count:>12,}" for name, count in counts.items()]
+        return "\n".join(lines) + "\n"
+
+
+def _line(finding: Finding) -> str:
+    where = []
+    if finding.seq is not None:
+        where.append(f"seq {finding.seq}")
+    if finding.transaction is not None:
+        where.append(f"transaction {finding.transaction}")
+    if finding.holders:
+        where.append("held by " + ", ".join(finding.holders))
+    elif finding.request is not None:
+        where.append(f"request {finding.request}")
+    if finding.node is not None:
+        where.append(f"node {finding.node}")
+    if finding.pages:
+        more = finding.pages_total - len(finding.pages)
+        where.append("pages " + " ".join(map(str, finding.pages)) + (f" and {more} more" if more > 0 else ""))
+    return f"[{finding.invariant}] " + (", ".join(where) + ": " if where else "") + finding.sentence

@@ -1,0 +1,90 @@
+"""SHA-256 of the canonical state in the byte layout of docs/format.md, section "Digest" (layout 1).
+
+This is the journal's half of a pair: the cache computes the same bytes from its own structures, and
+the two share nothing but the document.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from struct import pack
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kvledger.core.events import Pages
+from kvledger.journal.places import CALLER, DEFERRED, FREE
+
+if TYPE_CHECKING:
+    from kvledger.journal.state import State
+
+MAGIC = b"KVLGR\x00\x01\x00"
+
+
+def state_digest(state: "State") -> str:
+    """The digest of `state` as lower-case hex. Cost O(nodes + pages + pool)."""
+    full_at = state.full_at[: state.full_pages + 1]
+    swa_at = state.swa_at[: state.swa_pages + 1]
+    mapped = np.flatnonzero(state.mapping[: state.full_pages + 1])
+    parts = [
+        MAGIC,
+        pack("<5q", state.page_size, state.window, state.full_pages, state.swa_pages, state.generation),
+        *_nodes(state),
+        *_leases(state),
+        *_requests(state),
+        _array(np.flatnonzero(full_at == CALLER)),
+        _array(mapped),
+        _array(state.mapping[mapped]),
+        _array(np.flatnonzero(full_at == FREE)),
+        _array(np.flatnonzero(swa_at == FREE)),
+        _array(np.flatnonzero(full_at == DEFERRED)),
+        _array(np.flatnonzero(swa_at == DEFERRED)),
+    ]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _array(pages: Pages) -> bytes:
+    return pack("<q", len(pages)) + pages.astype("<i8", copy=False).tobytes()
+
+
+def _string(text: bytes) -> bytes:
+    return pack("<q", len(text)) + text
+
+
+def _nodes(state: "State") -> Iterable[bytes]:
+    nodes = sorted(state.nodes.values(), key=lambda node: int(node.full[0]))
+    by_recency = sorted(nodes, key=lambda node: (node.stamp, node.start, int(node.full[0])))
+    rank = {id(node): place for place, node in enumerate(by_recency)}
+    yield pack("<q", len(nodes))
+    for node in nodes:
+        parent = node.parent
+        yield pack(
+            "<6q",
+            0 if parent is None else int(parent.full[0]),
+            node.start,
+            rank[id(node)],
+            node.full_lock,
+            node.swa_lock,
+            0 if node.swa is None else 1,
+        )
+        yield _string(node.namespace.encode()) if parent is None else pack("<q", -1)
+        yield _string(node.tokens)
+        yield _array(node.full)
+        yield pack("<q", 0) if node.swa is None else _array(node.swa)
+
+
+def _leases(state: "State") -> Iterable[bytes]:
+    yield pack("<q", len(state.leases))
+    for lease_id, lease in sorted(state.leases.items()):
+        first = 0 if lease.node is None else int(lease.node.full[0])
+        yield pack("<5q", lease_id, first, lease.length, lease.swa_from, 1 if lease.swa_held else 0)
+
+
+def _requests(state: "State") -> Iterable[bytes]:
+    yield pack("<q", len(state.requests))
+    for name, request in sorted(
+        ((request.id.encode(), request) for request in state.requests.values()), key=lambda pair: pair[0]
+    ):
+        yield _string(name)
+        yield _string(request.namespace.encode())
+        yield pack("<q", -1 if request.lease is None else request.lease)
+        yield _array(request.row)

@@ -1,0 +1,200 @@
+"""How one field of an event reads as JSON: a writer and a strict reader for each type the vocabulary uses.
+
+The tables are built from the type hints of the event classes, so a new event needs no code here; a field of
+an unknown type is refused at import. Page arrays and token bytes are not JSON: the codec puts them in the
+blob, and only their directory entry passes through here.
+"""
+
+import dataclasses
+import json
+import operator
+from collections.abc import Callable
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from kvledger.core import events as vocabulary
+from kvledger.core.errors import JournalError, JournalFormatError
+from kvledger.core.events import Origin
+from kvledger.core.ids import RequestId
+
+Write = Callable[[Any], str]
+Read = Callable[[Any], Any]
+
+INT64 = range(-(2**63), 2**63)
+
+_text: Write = json.encoder.encode_basestring_ascii
+_document: Write = json.JSONEncoder(
+    ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
+
+
+class FieldForm(NamedTuple):
+    """How a field is stored. `place` says whether its bulk goes to the blob."""
+
+    name: str
+    optional: bool
+    place: Literal["json", "pages", "tokens"]
+    write: Write
+    read: Read
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of `value`: keys sorted, no blanks, ASCII only. JournalError if there is none."""
+    try:
+        return _document(value)
+    except (TypeError, ValueError) as error:
+        raise JournalError(f"{value!r} cannot be stored as JSON: {error}") from error
+
+
+def forms_of(event_class: type) -> list[FieldForm]:
+    """The stored forms of an event class's fields, in the order they are declared."""
+    hints = get_type_hints(event_class, vars(vocabulary))
+    return [_form(field.name, hints[field.name]) for field in dataclasses.fields(event_class)]
+
+
+def _form(name: str, hint: Any) -> FieldForm:
+    optional = False
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = [arm for arm in get_args(hint) if arm is not NoneType]
+        optional = True
+    hint = getattr(hint, "__supertype__", hint)
+    place: Literal["json", "pages", "tokens"] = "json"
+    write: Write = str
+    read: Read = _accept
+    if get_origin(hint) is np.ndarray:
+        place = "pages"
+    elif hint is bytes:
+        place = "tokens"
+    else:
+        write, read = _json_form(hint)
+    if optional:
+        write, read = _or_null(write), _or_none(read)
+    return FieldForm(name, optional, place, write, read)
+
+
+def _json_form(hint: Any) -> tuple[Write, Read]:
+    if hint is int:
+        return _write_int, _read_int
+    if hint is bool:
+        return _write_bool, _read_exactly(bool)
+    if hint is str:
+        return _text, _read_exactly(str)
+    if hint is Origin:
+        return _write_origin, _read_origin
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return _write_enum(hint), _read_enum(hint)
+    if get_origin(hint) is tuple and get_args(hint)[1:] == (Ellipsis,):
+        item = get_args(hint)[0]
+        if item == vocabulary.TokenRange:
+            return _write_ranges, _read_ranges
+        if getattr(item, "__supertype__", item) is int:
+            return _write_ints, _read_ints
+    if get_origin(hint) is dict and get_args(hint)[0] is str:
+        return canonical_json, _read_counters if get_args(hint)[1] is int else _read_exactly(dict)
+    raise TypeError(f"the journal has no stored form for fields of type {hint!r}")
+
+
+def _or_null(write: Write) -> Write:
+    return lambda value: "null" if value is None else write(value)
+
+
+def _or_none(read: Read) -> Read:
+    return lambda value: None if value is None else read(value)
+
+
+def _accept(value: Any) -> Any:
+    return value
+
+
+def _write_int(value: Any) -> str:
+    # operator.index lets numpy's integers through and refuses a float, which "%d" would cut.
+    return int.__repr__(operator.index(value))
+
+
+def _write_bool(value: Any) -> str:
+    return "true" if value else "false"
+
+
+def _write_enum(kind: type[StrEnum]) -> Write:
+    texts = {member.value: _text(member.value) for member in kind}
+
+    def write(value: Any) -> str:
+        if value not in texts:
+            raise ValueError(f"{value!r} is no {kind.__name__}")
+        return texts[value]
+
+    return write
+
+
+def _write_ints(value: Any) -> str:
+    return "[" + ",".join(map(_write_int, value)) + "]"
+
+
+def _write_ranges(value: Any) -> str:
+    return "[" + ",".join([f"[{_write_int(start)},{_write_int(end)}]" for start, end in value]) + "]"
+
+
+def _write_origin(value: Any) -> str:
+    request = "null" if value.request_id is None else _text(value.request_id)
+    return f"[{request},{_write_int(value.epoch)}]"
+
+
+def _read_int(value: Any) -> int:
+    if type(value) is not int or value not in INT64:
+        raise JournalFormatError(f"{value!r} stands where a 64-bit integer belongs")
+    return value
+
+
+def _read_exactly(kind: type) -> Read:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise JournalFormatError(f"{value!r} stands where a {kind.__name__} belongs")
+        return value
+
+    return read
+
+
+def _read_enum(kind: type[StrEnum]) -> Read:
+    members = {member.value: member for member in kind}
+
+    def read(value: Any) -> Any:
+        member = members.get(value) if type(value) is str else None
+        if member is None:
+            raise JournalFormatError(f"{value!r} is no {kind.__name__}: it is one of {', '.join(members)}")
+        return member
+
+    return read
+
+
+def _read_ints(value: Any) -> tuple[int, ...]:
+    return tuple([_read_int(item) for item in _items(value)])
+
+
+def _read_ranges(value: Any) -> tuple[tuple[int, int], ...]:
+    ranges = []
+    for item in _items(value):
+        if type(item) is not list or len(item) != 2:
+            raise JournalFormatError(f"{item!r} stands where a range [start, end] belongs")
+        ranges.append((_read_int(item[0]), _read_int(item[1])))
+    return tuple(ranges)
+
+
+def _read_origin(value: Any) -> Origin:
+    if type(value) is not list or len(value) != 2 or not (value[0] is None or type(value[0]) is str):
+        raise JournalFormatError(f"{value!r} stands where an origin [request or null, epoch] belongs")
+    return Origin(None if value[0] is None else RequestId(value[0]), _read_int(value[1]))
+
+
+def _read_counters(value: Any) -> dict[str, int]:
+    if type(value) is not dict:
+        raise JournalFormatError(f"{value!r} stands where an object of counters belongs")
+    return {name: _read_int(count) for name, count in value.items()}
+
+
+def _items(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise JournalFormatError(f"{value!r} stands where a list belongs")
+    return value

@@ -1,0 +1,150 @@
+"""The tables of a store: journals, their transactions, the events in them, and checkpoints.
+
+Rules that must hold are keys here, not conditions in code: a seq, a transaction number and a previous hash
+occur once in a journal, so two writers cannot fork a chain. Times are integer microseconds since 1970 and
+never order anything. Text is Text and integers are 64-bit on every database; on SQLite the tables are STRICT,
+so that a cell cannot quietly hold a value of another type.
+
+The events of a transaction are one dense range of seqs, which its row names: they are found by the primary
+key, and `events.txn` needs no index of its own. Events and transactions are clustered by their keys (WITHOUT
+ROWID): they are written and read in that order, and one look-up finds a row.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+SCHEMA_TABLE = "kvledger_schema"
+"""Where Alembic notes the revision; a name of our own, so that a store may share a database."""
+
+SCHEMA_REVISION = "0001"
+"""The newest revision in alembic/versions: what the models below describe."""
+
+FORMAT_VERSION = 1
+"""Version of the stored form of rows and of the hash over them, noted in each journal."""
+
+Int64 = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Base(DeclarativeBase):
+    """Root of the models; constraint names are fixed so that later migrations can speak of them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class JournalRow(Base):
+    """One recording: a cache from its opening to its end. `config` is NULL until `cache_opened` is stored."""
+
+    __tablename__ = "journals"
+    __table_args__ = (UniqueConstraint("epoch"), {"sqlite_strict": True})
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    epoch: Mapped[str] = mapped_column(Text)
+    name: Mapped[str] = mapped_column(Text)
+    config: Mapped[str | None] = mapped_column(Text)
+    token_policy: Mapped[str] = mapped_column(Text)
+    format_version: Mapped[int] = mapped_column(Integer)
+    created_us: Mapped[int] = mapped_column(Int64)
+
+
+class TransactionRow(Base):
+    """One outermost transaction: what was asked, how it ended, which seqs it holds, its link in the chain."""
+
+    __tablename__ = "transactions"
+    __table_args__ = (
+        UniqueConstraint("journal_id", "previous_hash"),
+        CheckConstraint("status IN ('committed', 'rolled_back')", name="status"),
+        Index(None, "journal_id", "first_seq"),
+        Index(None, "journal_id", "time_us"),
+        Index(
+            None,
+            "journal_id",
+            "request_id",
+            "number",
+            sqlite_where=text("request_id IS NOT NULL"),
+            postgresql_where=text("request_id IS NOT NULL"),
+        ),
+        {"sqlite_strict": True, "sqlite_with_rowid": False},
+    )
+
+    journal_id: Mapped[int] = mapped_column(ForeignKey("journals.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Int64, primary_key=True)
+    op: Mapped[str] = mapped_column(Text)
+    request_id: Mapped[str | None] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    time_us: Mapped[int] = mapped_column(Int64)
+    first_seq: Mapped[int] = mapped_column(Int64)
+    event_count: Mapped[int] = mapped_column(Int64)
+    previous_hash: Mapped[bytes] = mapped_column(LargeBinary)
+    hash: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class EventRow(Base):
+    """One event. `node` and `request_id` repeat what the payload says, so that they can be looked up."""
+
+    __tablename__ = "events"
+    __table_args__ = (
+        ForeignKeyConstraint(["journal_id", "txn"], ["transactions.journal_id", "transactions.number"]),
+        CheckConstraint("undone IN (0, 1)", name="undone"),
+        Index(None, "journal_id", "kind", "seq"),
+        Index(
+            None,
+            "journal_id",
+            "node",
+            "seq",
+            sqlite_where=text("node IS NOT NULL"),
+            postgresql_where=text("node IS NOT NULL"),
+        ),
+        Index(
+            None,
+            "journal_id",
+            "request_id",
+            "seq",
+            sqlite_where=text("request_id IS NOT NULL"),
+            postgresql_where=text("request_id IS NOT NULL"),
+        ),
+        {"sqlite_strict": True, "sqlite_with_rowid": False},
+    )
+
+    journal_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    seq: Mapped[int] = mapped_column(Int64, primary_key=True)
+    txn: Mapped[int] = mapped_column(Int64)
+    kind: Mapped[str] = mapped_column(Text)
+    version: Mapped[int] = mapped_column(Integer)
+    node: Mapped[int | None] = mapped_column(Int64)
+    request_id: Mapped[str | None] = mapped_column(Text)
+    undone: Mapped[int] = mapped_column(Integer)
+    payload: Mapped[str] = mapped_column(Text)
+    blob: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class CheckpointRow(Base):
+    """A full state after the transaction that ends at `seq`; `digest` is what replay must find there."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = ({"sqlite_strict": True},)
+
+    journal_id: Mapped[int] = mapped_column(ForeignKey("journals.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(Int64, primary_key=True)
+    digest: Mapped[str] = mapped_column(Text)
+    state: Mapped[bytes] = mapped_column(LargeBinary)

@@ -1,0 +1,276 @@
+"""Reading one journal: its transactions in order, and its events by what they are about.
+
+Reads are short: each batch is one read transaction that ends before its rows are handed on, so a reader that
+takes its time holds no lock and keeps no write-ahead log alive. Rows are only ever added, which is why
+batches read one after the other still show one consistent journal.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from kvledger.core.errors import InvalidArgument, JournalFormatError
+from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
+from kvledger.journal.chain import ChainHead, genesis_hash
+from kvledger.journal.codec import decode
+from kvledger.journal.database import database_errors
+from kvledger.journal.models import FORMAT_VERSION, EventRow, TransactionRow
+from kvledger.journal.records import StoredEvent, StoredTransaction
+
+BATCH_TRANSACTIONS = 512
+BATCH_EVENTS = 8_192
+"""One read transaction covers at most this many rows, unless a single transaction has more events."""
+
+_TRANSACTION_COLUMNS = (
+    TransactionRow.number,
+    TransactionRow.op,
+    TransactionRow.request_id,
+    TransactionRow.status,
+    TransactionRow.reason,
+    TransactionRow.time_us,
+    TransactionRow.first_seq,
+    TransactionRow.event_count,
+    TransactionRow.previous_hash,
+    TransactionRow.hash,
+)
+_EVENT_COLUMNS = (
+    EventRow.seq,
+    EventRow.kind,
+    EventRow.version,
+    EventRow.undone,
+    EventRow.payload,
+    EventRow.blob,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalInfo:
+    """The row of a journal. `config` is the recorded CacheConfig as JSON; None before `cache_opened`."""
+
+    id: int
+    epoch: str
+    name: str
+    config: dict[str, Any] | None
+    token_policy: str
+    format_version: int
+    created_us: int
+
+    @classmethod
+    def from_row(cls, row: Any) -> "JournalInfo":
+        """Read a row of the journals table. Raises JournalFormatError for a config that is no JSON object."""
+        config = None
+        if row.config is not None:
+            try:
+                config = json.loads(row.config)
+            except ValueError as error:
+                raise JournalFormatError(f"the config of journal {row.id} is no JSON: {error}") from error
+        return cls(row.id, row.epoch, row.name, config, row.token_policy, row.format_version, row.created_us)
+
+    @property
+    def genesis(self) -> bytes:
+        """The hash before the first transaction."""
+        return genesis_hash(
+            format_version=self.format_version,
+            created_us=self.created_us,
+            epoch=self.epoch,
+            name=self.name,
+            token_policy=self.token_policy,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """What a look-up asks for; every condition that is given must hold.
+
+    `request_id` finds events that name the request and all events of its own transactions. Times are those of
+    the transaction, microseconds since 1970, as the half-open range [since_us, until_us).
+    """
+
+    kinds: Sequence[str] = ()
+    node: NodeId | None = None
+    request_id: RequestId | None = None
+    transaction: TxnId | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+    first_seq: Seq | None = None
+    last_seq: Seq | None = None
+
+
+class JournalReader:
+    """Reads one journal of a store; made by `Journal.reader`. Safe to use while the journal is written."""
+
+    def __init__(self, engine: sa.Engine, info: JournalInfo) -> None:
+        if info.format_version != FORMAT_VERSION:
+            raise JournalFormatError(
+                f"journal {info.id} is of format version {info.format_version}, not {FORMAT_VERSION}"
+            )
+        self._engine = engine
+        self.info = info
+
+    def head(self) -> ChainHead:
+        """The last stored transaction: number 0, seq 0 and the genesis hash when there is none."""
+        query = (
+            sa.select(*_TRANSACTION_COLUMNS)
+            .where(TransactionRow.journal_id == self.info.id)
+            .order_by(TransactionRow.number.desc())
+            .limit(1)
+        )
+        row = next(iter(self._rows(query)), None)
+        if row is None:
+            return ChainHead(self.info.epoch, 0, 0, self.info.genesis)
+        return ChainHead(self.info.epoch, row.number, row.first_seq + row.event_count - 1, row.hash)
+
+    def transactions(
+        self, first: TxnId | int = 1, *, upto_seq: Seq | int | None = None
+    ) -> Iterator[StoredTransaction]:
+        """The transactions from number `first` on, in order, as far as they are stored when they are reached.
+
+        With `upto_seq` the last one is the last that ends at or before that seq. Raises JournalFormatError at
+        the first row that cannot be decoded. Cost: O(rows), memory bounded by a batch.
+        """
+        if first < 1 or (upto_seq is not None and upto_seq < 0):
+            raise InvalidArgument("transactions count from 1 and seqs from 0 on")
+        after = int(first) - 1
+        while True:
+            heads, events = self._batch(after, upto_seq)
+            if not heads:
+                return
+            yield from _assemble(heads, events)
+            after = heads[-1].number
+
+    def transaction(self, number: TxnId | int) -> StoredTransaction:
+        """The transaction with this number. Raises InvalidArgument if it is not stored."""
+        found = next(self.transactions(first=number), None)
+        if found is None or found.number != number:
+            raise InvalidArgument(f"journal {self.info.id} has no transaction {number}")
+        return found
+
+    def transactions_of(self, request_id: RequestId | str) -> Iterator[StoredTransaction]:
+        """The transactions made in the name of one request, in order."""
+        query = sa.select(TransactionRow.number).where(
+            TransactionRow.journal_id == self.info.id, TransactionRow.request_id == request_id
+        )
+        for number in self._ascending(query, TransactionRow.number, BATCH_TRANSACTIONS):
+            yield self.transaction(number[0])
+
+    def events(self, wanted: EventFilter | None = None) -> Iterator[StoredEvent]:
+        """The events that match, undone ones included, in order of seq. Cost: O(matches), by index."""
+        query = sa.select(*_EVENT_COLUMNS).where(EventRow.journal_id == self.info.id)
+        for condition in self._conditions(wanted or EventFilter()):
+            query = query.where(condition)
+        for row in self._ascending(query, EventRow.seq, BATCH_EVENTS):
+            yield _event(row)
+
+    def _conditions(self, wanted: EventFilter) -> Iterator[sa.ColumnElement[bool]]:
+        if wanted.kinds:
+            yield EventRow.kind.in_(wanted.kinds)
+        if wanted.node is not None:
+            yield EventRow.node == wanted.node
+        if wanted.transaction is not None:
+            yield EventRow.txn == wanted.transaction
+            # The seqs of a transaction are one range: this lets the primary key find them.
+            first, count = self._range_of(wanted.transaction)
+            yield EventRow.seq.between(first, first + count - 1)
+        if wanted.first_seq is not None:
+            yield EventRow.seq >= wanted.first_seq
+        if wanted.last_seq is not None:
+            yield EventRow.seq <= wanted.last_seq
+        if wanted.request_id is not None:
+            yield sa.or_(
+                EventRow.request_id == wanted.request_id,
+                EventRow.txn.in_(self._numbers(TransactionRow.request_id == wanted.request_id)),
+            )
+        if wanted.since_us is not None:
+            yield EventRow.txn.in_(self._numbers(TransactionRow.time_us >= wanted.since_us))
+        if wanted.until_us is not None:
+            yield EventRow.txn.in_(self._numbers(TransactionRow.time_us < wanted.until_us))
+
+    def _numbers(self, condition: sa.ColumnElement[bool]) -> Any:
+        return sa.select(TransactionRow.number).where(TransactionRow.journal_id == self.info.id, condition)
+
+    def _range_of(self, number: int) -> tuple[int, int]:
+        query = sa.select(TransactionRow.first_seq, TransactionRow.event_count).where(
+            TransactionRow.journal_id == self.info.id, TransactionRow.number == number
+        )
+        row = next(iter(self._rows(query)), None)
+        return (0, 0) if row is None else (row.first_seq, row.event_count)
+
+    def _batch(self, after: int, upto_seq: int | None) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The next transactions after number `after`, and their events, from one read transaction."""
+        query = (
+            sa.select(*_TRANSACTION_COLUMNS)
+            .where(TransactionRow.journal_id == self.info.id, TransactionRow.number > after)
+            .order_by(TransactionRow.number)
+            .limit(BATCH_TRANSACTIONS)
+        )
+        if upto_seq is not None:
+            query = query.where(TransactionRow.first_seq + TransactionRow.event_count - 1 <= upto_seq)
+        with database_errors("the journal cannot be read"), self._engine.connect() as connection:
+            heads = connection.execute(query).all()
+            total = 0
+            for i, head in enumerate(heads):
+                total += head.event_count
+                if i and total > BATCH_EVENTS:
+                    heads = heads[:i]
+                    break
+            if not heads:
+                return (), ()
+            events = connection.execute(
+                sa.select(*_EVENT_COLUMNS)
+                .where(
+                    EventRow.journal_id == self.info.id,
+                    EventRow.seq >= heads[0].first_seq,
+                    EventRow.seq < heads[-1].first_seq + heads[-1].event_count,
+                )
+                .order_by(EventRow.seq)
+            ).all()
+        return heads, events
+
+    def _ascending(self, query: Any, key: Any, limit: int) -> Iterator[Any]:
+        """The rows of `query` by rising `key`, its first column, read `limit` at a time."""
+        after: int | None = None
+        while True:
+            page = query if after is None else query.where(key > after)
+            rows = self._rows(page.order_by(key).limit(limit))
+            yield from rows
+            if len(rows) < limit:
+                return
+            after = rows[-1][0]
+
+    def _rows(self, query: Any) -> Sequence[Any]:
+        with database_errors("the journal cannot be read"), self._engine.connect() as connection:
+            return connection.execute(query).all()
+
+
+def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTransaction]:
+    taken = 0
+    for number, op, request, status, reason, time_us, first_seq, count, previous, link in heads:
+        mine = rows[taken : taken + count]
+        taken += count
+        if len(mine) != count or (count and mine[0].seq != first_seq):
+            raise JournalFormatError(
+                f"transaction {number} holds {count} events from seq {first_seq} on, and not all are there"
+            )
+        yield StoredTransaction(
+            number=TxnId(number),
+            op=op,
+            request_id=None if request is None else RequestId(request),
+            rolled_back=status == "rolled_back",
+            reason=reason,
+            time_us=time_us,
+            first_seq=Seq(first_seq),
+            events=tuple([_event(row) for row in mine]),
+            previous_hash=previous,
+            hash=link,
+        )
+
+
+def _event(row: Sequence[Any]) -> StoredEvent:
+    seq, kind, version, undone, payload, blob = row
+    try:
+        return StoredEvent(Seq(seq), bool(undone), decode(kind, version, payload, blob))
+    except JournalFormatError as error:
+        raise JournalFormatError(f"seq {seq}: {error}") from error

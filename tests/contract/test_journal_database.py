@@ -1,0 +1,120 @@
+"""Transactions in the store begin when they say so, as a second connection on the file can tell."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from kvledger.core.errors import JournalError
+from kvledger.journal.database import (
+    database_errors,
+    prepare_store,
+    reading_engine,
+    store_url,
+    writing_engine,
+)
+
+INSERT = "INSERT INTO journals VALUES ({id}, 'epoch {id}', 'name', NULL, 'full', 1, 0)"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "run.db"
+    prepare_store(store_url(made), create=True)
+    return made
+
+
+@pytest.fixture
+def writer(path: Path) -> Iterator[sa.Connection]:
+    engine = writing_engine(store_url(path))
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+@pytest.fixture
+def reader(path: Path) -> Iterator[sa.Connection]:
+    engine = reading_engine(store_url(path))
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+    yield connection
+    connection.close()
+
+
+def count(connection: sqlite3.Connection) -> int:
+    (found,) = connection.execute("SELECT count(*) FROM journals").fetchone()
+    return int(found)
+
+
+def test_a_writer_holds_the_write_lock_from_the_start_of_its_transaction(
+    writer: sa.Connection, other: sqlite3.Connection
+) -> None:
+    with writer.begin():
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        assert count(other) == 0
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("ROLLBACK")
+
+
+def test_what_a_writer_wrote_is_seen_by_others_after_its_commit_and_not_before(
+    writer: sa.Connection, other: sqlite3.Connection
+) -> None:
+    with writer.begin():
+        writer.exec_driver_sql(INSERT.format(id=1))
+        assert count(other) == 0
+    assert count(other) == 1
+
+
+def test_a_rollback_takes_back_released_savepoints_and_new_tables(
+    writer: sa.Connection, other: sqlite3.Connection
+) -> None:
+    transaction = writer.begin()
+    with writer.begin_nested():
+        writer.exec_driver_sql(INSERT.format(id=1))
+    writer.exec_driver_sql("CREATE TABLE passing (x)")
+    transaction.rollback()
+    assert count(other) == 0
+    assert other.execute("SELECT count(*) FROM sqlite_master WHERE name = 'passing'").fetchone() == (0,)
+
+
+def test_a_reader_sees_one_state_throughout_its_transaction(
+    reader: sa.Connection, writer: sa.Connection
+) -> None:
+    query = "SELECT count(*) FROM journals"
+    with reader.begin():
+        assert reader.exec_driver_sql(query).scalar() == 0
+        with writer.begin():
+            writer.exec_driver_sql(INSERT.format(id=1))
+        assert reader.exec_driver_sql(query).scalar() == 0
+    assert reader.exec_driver_sql(query).scalar() == 1
+
+
+def test_a_reader_cannot_write(reader: sa.Connection) -> None:
+    with pytest.raises(JournalError, match="readonly"), database_errors("this must not work"):
+        reader.exec_driver_sql(INSERT.format(id=1))
+
+
+def test_an_event_row_of_no_transaction_is_refused(writer: sa.Connection) -> None:
+    writer.exec_driver_sql(INSERT.format(id=1))
+    with pytest.raises(JournalError, match="FOREIGN KEY"), database_errors("no transaction"):
+        writer.exec_driver_sql("INSERT INTO events VALUES (1, 1, 1, 'evicted', 1, NULL, NULL, 0, '{}', x'')")
+
+
+@pytest.mark.parametrize(("sync", "level"), [("FULL", 2), ("NORMAL", 1)])
+def test_a_store_is_written_through_a_write_ahead_log_with_the_sync_that_was_asked_for(
+    path: Path, sync: str, level: int
+) -> None:
+    engine = writing_engine(store_url(path), sync=sync)  # type: ignore[arg-type]
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == level
+    engine.dispose()
