@@ -11,7 +11,6 @@ import numpy as np
 from kvledger.core.check import check
 from kvledger.core.commit import journal_insert
 from kvledger.core.config import CacheConfig
-from kvledger.core.device_pools import DevicePools
 from kvledger.core.digest import digest
 from kvledger.core.errors import (
     DoubleFree,
@@ -40,8 +39,8 @@ from kvledger.core.inputs import (
     Slots,
     as_slots,
     check_count,
+    check_name,
     check_namespace,
-    check_request_id,
     pack_tokens,
 )
 from kvledger.core.insertion import FULL_AND_SWA, FULL_ONLY, SWA_ONLY, Insertion, Row
@@ -68,11 +67,16 @@ class HybridCache:
         self, config: CacheConfig, sink: EventSink | None = None, pool: PageAllocator | None = None
     ) -> None:
         self.config = config
-        self.pool: Any = DevicePools(config) if pool is None else pool
         self._arithmetic = PageArithmetic(config.page_size, config.full_pages)
+        self.pool: Any = pool
+        if pool is None:
+            # Imported here because torch takes seconds to load, and a reader of journals has no use for it.
+            from kvledger.core.device_pools import DevicePools
+
+            self.pool = DevicePools(config)
         self._state = CacheState(config, self.pool)
         self._ledger = Ledger(self._state, sink)
-        if isinstance(self.pool, DevicePools):
+        if pool is None:
             self.pool.bind(self._state.pages, lambda: self._ledger.depth > 0)
         with Scope(self._ledger, "open"):
             self._ledger.apply(
@@ -98,7 +102,7 @@ class HybridCache:
         return open_request(
             self._ledger,
             self._arithmetic,
-            RequestId(check_request_id(request_id)),
+            RequestId(check_name(request_id, "request id")),
             pack_tokens(token_ids),
             check_namespace(namespace),
         )
@@ -207,6 +211,7 @@ class HybridCache:
             pages = path_pages(found, self.config.page_size)
             node = found.path[found.depth - 1] if found.depth else None
             lease = lock(self._ledger, node, namespace, found.length, found.reached, None)
+            self._state.counters.hit_tokens += found.length
         return make_lease(lease, pages, self._arithmetic)
 
     def release(self, lease: Lease) -> None:
@@ -320,12 +325,9 @@ class HybridCache:
 
     def transaction(self, op: str, request_id: str | None = None) -> Transaction:
         """A context manager: what runs inside is one transaction, nested ones are savepoints."""
-        name: object = op
-        if not isinstance(name, str) or not name:
-            raise InvalidArgument(f"a transaction needs a name, not {op!r}")
-        return Transaction(
-            self._ledger, op, None if request_id is None else RequestId(check_request_id(request_id))
-        )
+        name = check_name(op, "the operation's name")
+        request = None if request_id is None else RequestId(check_name(request_id, "request id"))
+        return Transaction(self._ledger, name, request)
 
     def checkpoint(self) -> str:
         """Emit a checkpoint event with `digest()`, which replay has to reproduce; returns it. O(state)."""

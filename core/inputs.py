@@ -62,14 +62,26 @@ def check_namespace(namespace: Any) -> str:
     """A namespace is a string: no other type can then be mistaken for one that prints alike."""
     if not isinstance(namespace, str):
         raise InvalidArgument(f"namespace must be a string, not {type(namespace).__name__}")
-    return namespace
+    return _utf8(namespace, "namespace")
 
 
-def check_request_id(request_id: Any) -> str:
-    """A request id is a string with something in it."""
-    if not isinstance(request_id, str) or not request_id:
-        raise InvalidArgument(f"request id must be a non-empty string, not {request_id!r}")
-    return request_id
+def check_name(name: Any, what: str) -> str:
+    """The name of a request or an operation: a non-empty string that a column of SQL text can hold."""
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"{what} must be a non-empty string, not {name!r}")
+    if "\x00" in name:
+        raise InvalidArgument(f"{what} {name!r} contains a NUL character")
+    return _utf8(name, what)
+
+
+def _utf8(text: str, what: str) -> str:
+    """Refuse what no journal could store: lone surrogates."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{what} {text!r} cannot be written as UTF-8") from error
+    return text
 
 
 def check_count(value: Any, what: str) -> int:

@@ -58,7 +58,6 @@ def lock(
         _check_live(node, swa_from)
     lease = state.new_lease_id()
     ledger.apply(LockAcquired(lease, node_id, namespace, request_id, length, swa_from, state.generation))
-    state.counters.hit_tokens += length
     return state.leases[lease]
 
 

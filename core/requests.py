@@ -216,17 +216,18 @@ class Request:
         state = self._open()
         page = self._arithmetic.page_size
         last = max(0, state.computed - 1)
-        frontier = last // page * page - self._ledger.state.window_tokens
+        frontier = max(state.frontier, last // page * page - self._ledger.state.window_tokens)
         lease = state.lease
-        if frontier <= state.frontier or lease is None:
+        if lease is None:
             return 0
-        start = max(state.protected, state.frontier)
         unlock = lease.swa_held and 0 < lease.length <= frontier
-        given_back = max(0, frontier - start)
+        given_back = max(0, frontier - max(state.protected, state.frontier))
         if not unlock and not given_back:
-            self._note_progress()
-            state.frontier = frontier
+            if frontier > state.frontier:
+                self._note_progress()
+                state.frontier = frontier
             return 0
+        start = frontier - given_back
         ledger = self._ledger
         with Scope(ledger, "slide", state.id):
             self._note_progress()
@@ -262,6 +263,7 @@ class Request:
             epoch = ledger.state.new_epoch() if old is None else state.epoch
             ledger.apply(RequestRowChanged(state.id, epoch, lease.id, 0, pages, len(pages)))
             start_progress(state, found.length, found.reached)
+            ledger.state.counters.hit_tokens += found.length
 
     def finish(self) -> None:
         """Publish all whole computed pages, give the rest back and close. O(own pages + path)."""
@@ -360,6 +362,7 @@ def open_request(
         request = state.requests[request_id]
         request.tokens = bytearray(tokens)
         start_progress(request, found.length, found.reached)
+        state.counters.hit_tokens += found.length
     return Request(ledger, arithmetic, request)
 
 

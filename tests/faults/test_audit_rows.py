@@ -1,0 +1,78 @@
+"""Journals in which a running request could read what is neither its own nor locked: row-safety."""
+
+from kvledger.core.events import Cause
+from kvledger.journal.audit import audit
+from tests.support.hand_written import (
+    allocated,
+    broken,
+    edited,
+    first_of,
+    pages,
+    unlocked,
+    with_transaction_after,
+    without,
+)
+from tests.support.stories import one_request, refused_commit, two_namespaces
+
+
+def test_a_row_that_names_other_pages_than_its_locked_path_breaks_row_safety() -> None:
+    journal = edited(one_request(), 13, pages=pages(1, 3), row_pages=3)
+    verdict = audit(journal)
+    assert broken(verdict) == {"row-safety"}
+    finding = first_of(verdict, "row-safety")
+    assert (finding.transaction, finding.request, finding.node, finding.pages) == (4, "r1", 2, (3,))
+
+
+def test_a_row_that_keeps_a_page_the_tree_refused_or_took_breaks_row_safety() -> None:
+    # The lease protects one page only, but the second one has become the tree's.
+    journal = edited(refused_commit(), 12, pages=pages(1, 5), row_pages=2)
+    finding = first_of(audit(journal), "row-safety")
+    assert (finding.request, finding.pages) == ("r1", (5,))
+
+
+def test_a_request_opened_with_pages_off_its_path_breaks_row_safety() -> None:
+    journal = edited(two_namespaces(), 12, pages=pages(1))
+    verdict = audit(journal)
+    assert broken(verdict) == {"row-safety"}
+    finding = first_of(verdict, "row-safety")
+    assert (finding.request, finding.node, finding.pages) == ("r1", 2, (1,))
+
+
+def test_a_row_shorter_than_its_lease_breaks_row_safety() -> None:
+    finding = first_of(audit(edited(two_namespaces(), 12, pages=pages())), "row-safety")
+    assert "its lease reaches 1" in finding.sentence
+
+
+def test_a_request_that_loses_sight_of_its_pages_breaks_row_safety() -> None:
+    journal = edited(one_request(), 13, row_pages=2)
+    finding = first_of(audit(journal), "row-safety")
+    assert (finding.transaction, finding.request, finding.pages) == (4, "r1", (3,))
+
+
+def test_a_request_that_frees_a_page_and_still_names_it_breaks_row_safety() -> None:
+    journal = without(one_request(), 18)
+    journal = edited(journal, 17, cause=Cause.ABORT)
+    finding = first_of(audit(journal), "row-safety")
+    assert (finding.transaction, finding.request) == (6, "r1")
+
+
+def test_a_request_that_closes_with_pages_breaks_row_safety() -> None:
+    verdict = audit(without(one_request(), 17))
+    assert broken(verdict) == {"row-safety"}
+    finding = first_of(verdict, "row-safety")
+    assert (finding.seq, finding.request, finding.pages) == (17, "r1", (3,))
+
+
+def test_a_running_request_whose_lease_was_released_breaks_row_safety() -> None:
+    journal = with_transaction_after(one_request(), 4, "release", unlocked(2, 2, request="r1"))
+    finding = first_of(audit(journal), "row-safety")
+    assert (finding.seq, finding.transaction, finding.request) == (14, 5, "r1")
+    assert "stands on lease 2, which is not held" in finding.sentence
+
+
+def test_a_row_written_over_by_an_allocation_breaks_row_safety() -> None:
+    journal = with_transaction_after(
+        one_request(), 3, "extend", allocated(pages(7), pages(7), owner="r1", row_start=1)
+    )
+    finding = first_of(audit(journal), "row-safety")
+    assert (finding.seq, finding.request, finding.pages) == (6, "r1", (2, 3))

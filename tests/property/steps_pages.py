@@ -1,0 +1,177 @@
+"""Steps on raw pages, the tree and leases: the operations of the cache itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kvledger.core.errors import (
+    DoubleFree,
+    MissingSwa,
+    OutOfSlots,
+    StaleLease,
+)
+from tests.property.side_by_side import MOST_LEASES, Pick, SideBySide
+from tests.reference.eviction import evictions
+from tests.reference.model import Lacking
+
+
+class PageSteps(SideBySide):
+    """Each step does one thing to cache and model; one that finds nothing to work on does nothing."""
+
+    def alloc(self, pick: Pick) -> None:
+        count, full_only = 1 + pick(5), pick(4) == 0
+        call = self.cache.alloc_full_only if full_only else self.cache.alloc
+        for pool in ("full",) if full_only else ("full", "swa"):
+            sizes = self.model.sizes(pool)
+            if sizes["free"] < count * self.page:
+                error = self.refused(OutOfSlots, lambda: call(count * self.page))
+                assert isinstance(error, OutOfSlots)
+                assert (error.pool, error.needed) == (pool, count * self.page)
+                assert (error.free, error.evictable) == (sizes["free"], sizes["evictable"])
+                return
+        slots = call(count * self.page)
+        self.model.take(self.pages(slots), self.peers(slots), None)
+
+    def peers(self, slots: np.ndarray) -> list[int]:
+        return self.pages(self.cache.swa_slots(slots))
+
+    def free(self, pick: Pick) -> None:
+        pages = self.raw_pages()
+        if not pages:
+            return
+        chosen = pages[pick(len(pages)) :][: 1 + pick(3)]
+        self.cache.free(self.slots(chosen))
+        for page in chosen:
+            self.model.give(page)
+        self.refused(DoubleFree, lambda: self.cache.free(self.slots(chosen)))
+
+    def free_swa(self, pick: Pick) -> None:
+        pages = self.raw_pages()
+        if not pages:
+            return
+        chosen = pages[pick(len(pages)) :][: 1 + pick(3)]
+        if any(page not in self.model.peer for page in chosen):
+            self.refused(DoubleFree, lambda: self.cache.free_swa(self.slots(chosen)))
+            return
+        self.cache.free_swa(self.slots(chosen))
+        for page in chosen:
+            self.model.give_swa(page)
+
+    def insert(self, pick: Pick) -> None:
+        namespace, row = self.prompt(pick)
+        raw = self.raw_pages()
+        reach = self.model.match(namespace, row)
+        known = [
+            self.model.tree[key] for key in self.model.keys(namespace, row)[: reach.full_length // self.page]
+        ]
+        own = pick(len(known) + 1) if pick(3) == 0 else 0
+        missing = len(row) // self.page - own - len(raw)
+        if missing > 0 and self.model.fits_free(missing):
+            slots = self.cache.alloc(missing * self.page)
+            self.model.take(self.pages(slots), self.peers(slots), None)
+            raw = self.raw_pages()
+        count = min(len(row) // self.page, own + len(raw))
+        if count == own:
+            return
+        pages = [*known[:own], *raw[: count - own]]
+        tokens = row[: count * self.page]
+        protected = own * self.page
+        dead = 0
+        while dead < count and pages[dead] not in self.model.peer:
+            dead += 1
+        dead = (dead, 0, pick(count + 1))[max(0, pick(5) - 2)] * self.page
+
+        def call() -> Any:
+            return self.cache.insert(
+                tokens, self.slots(pages), namespace, protected_len=protected, swa_evicted_len=dead
+            )
+
+        trial = self.model.copy()
+        try:
+            wanted = trial.insert(namespace, tokens, pages, protected=protected, dead=dead)
+        except Lacking:
+            self.refused(MissingSwa, call)
+            return
+        found = call()
+        self.model = trial
+        assert found.prefix_len == wanted.prefix_len
+        assert [tuple(part) for part in found.adopted_full] == wanted.full
+        assert [tuple(part) for part in found.adopted_swa] == wanted.swa
+        self.touched(namespace, tokens, len(tokens), protected)
+
+    def touched(self, namespace: str, row: Sequence[int], length: int, protected: int = 0) -> None:
+        """The last window of the path has the newest stamps, rising from the root to the leaf.
+
+        What lies before a protected length may have been left alone.
+        """
+        views = {view.id: view for view in self.cache.nodes(namespace)}
+        path: list[Any] = []
+        at = 0
+        while at < length:
+            below = next(
+                view
+                for view in views.values()
+                if view.parent == (path[-1].id if path else None)
+                and tuple(view.tokens[: self.page]) == tuple(row[at : at + self.page])
+            )
+            path.append(below)
+            at = below.end
+        window_start = max(protected, length - self.model.ceil(self.window))
+        recent = [view for view in path if view.end > window_start]
+        stamps = [view.last_access for view in recent]
+        assert stamps == sorted(set(stamps))
+        others = {view.id for view in recent}
+        rest = [view.last_access for view in self.cache.nodes() if view.id not in others]
+        assert not stamps or stamps[0] > max(rest, default=-1)
+
+    def evict(self, pick: Pick) -> None:
+        self.press(max(0, pick(6) - 3) * self.page, pick(6) * self.page)
+
+    def press(self, full: int, swa: int) -> None:
+        """Evict, and compare what went with the rules."""
+        views = list(self.cache.nodes())
+        gone, _ = evictions(views, full_tokens=full, swa_tokens=swa, window=self.window)
+        found = self.cache.evict(full_tokens=full, swa_tokens=swa)
+        assert (found.full_tokens, found.swa_tokens) == (gone.full_tokens, gone.swa_tokens)
+        self.lose(views, gone.deleted, gone.tombstoned)
+
+    def lose(self, views: list[Any], deleted: Sequence[int], tombstoned: Sequence[int]) -> None:
+        """Tell the model which pages an eviction took."""
+        pages = {int(view.id): self.pages(view.full_slots) for view in views}
+        self.model.evicted(
+            [page for node in deleted for page in pages[node]],
+            [page for node in tombstoned for page in pages[node]],
+        )
+
+    # Steps on leases.
+
+    def acquire(self, pick: Pick) -> None:
+        if len(self.leases) >= MOST_LEASES:
+            return
+        namespace, row = self.prompt(pick)
+        limit = pick(len(row) + 1) if pick(3) == 0 else None
+        lease = self.cache.acquire(row, namespace, max_length=limit)
+        number, wanted = self.model.lock(namespace, row, limit)
+        self.leases[number] = lease
+        assert lease.length == wanted.length
+        assert lease.swa_from == self.model.locks[number].swa_from
+        assert self.pages(lease.slots) == list(wanted.pages)
+        self.touched(namespace, row, lease.length)
+
+    def release(self, pick: Pick) -> None:
+        if not self.leases:
+            return
+        number = list(self.leases)[pick(len(self.leases))]
+        lease = self.leases.pop(number)
+        self.cache.release(lease)
+        del self.model.locks[number]
+        self.refused(StaleLease, lambda: self.cache.release(lease))
+
+    def release_swa(self, pick: Pick) -> None:
+        held = [number for number in self.leases if self.model.locks[number].swa_held]
+        if not held:
+            return
+        number = held[pick(len(held))]
+        self.cache.release_swa(self.leases[number])
+        self.model.locks[number].swa_held = False

@@ -1,0 +1,109 @@
+"""Random operations against the naive model, with journal, replay and audit looking on at every step."""
+
+import functools
+import random
+
+import pytest
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from kvledger.core import Statistics
+from tests.property.twin import STEPS, Pick, Twin
+
+BOUNDED = settings(
+    max_examples=300,
+    stateful_step_count=50,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+"""Bounded so that all of this folder takes a minute and a half on one core."""
+
+
+def from_data(data: st.DataObject) -> Pick:
+    """Let Hypothesis choose, so that it can shrink."""
+    return lambda limit: data.draw(st.integers(0, limit - 1))
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Any step after any other, on a cache of any small size."""
+
+    twin: Twin | None = None
+    failed = False
+
+    @initialize(data=st.data())
+    def build(self, data: st.DataObject) -> None:
+        self.twin = Twin.drawn(from_data(data))
+
+    @rule(step=st.sampled_from(STEPS), data=st.data())
+    def go(self, step: str, data: st.DataObject) -> None:
+        assert self.twin is not None
+        note(step)
+        self.failed = True
+        getattr(self.twin, step)(from_data(data))
+        self.twin.compare()
+        self.failed = False
+
+    def teardown(self) -> None:
+        if self.twin is not None and not self.failed:
+            self.twin.close()
+
+
+def test_any_operations_in_any_order_agree_with_the_model_the_replay_and_the_audit() -> None:
+    run_state_machine_as_test(CacheMachine, settings=BOUNDED)
+
+
+def walk(seed: int, steps: int = 200) -> Twin:
+    """A seeded walk: longer than what a state machine can afford, and the same each time."""
+    chance = random.Random(seed)
+    twin = Twin.drawn(chance.randrange)
+    for number in range(steps):
+        step = chance.choice(STEPS)
+        try:
+            getattr(twin, step)(chance.randrange)
+            twin.compare()
+        except BaseException as error:
+            error.add_note(f"walk({seed}), step {number}: {step}")
+            raise
+    twin.close()
+    return twin
+
+
+WALKS = 100
+
+
+@functools.cache
+def walked(seed: int) -> Statistics:
+    """What a walk counted; the walk itself is taken once."""
+    return walk(seed).cache.stats()
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
+def test_a_long_walk_agrees_with_the_model_the_replay_and_the_audit(seed: int) -> None:
+    assert walked(seed).nodes >= 0
+
+
+@pytest.mark.parametrize(
+    "counter",
+    [
+        "hit_tokens",
+        "evicted_full_tokens",
+        "evicted_swa_tokens",
+        "tombstones",
+        "recoveries",
+        "recoveries_locked",
+        "mixed_nodes_total",
+        "rollbacks",
+        "skipped",
+        "resets",
+    ],
+)
+def test_the_walks_reach_what_they_are_meant_to_try(counter: str) -> None:
+    assert sum(getattr(walked(seed), counter) for seed in range(WALKS)) > 0
+
+
+def test_a_healthy_cache_meets_no_anomaly() -> None:
+    assert sum(walked(seed).anomalies for seed in range(WALKS)) == 0

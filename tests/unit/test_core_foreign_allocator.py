@@ -1,0 +1,188 @@
+"""An engine that owns its memory: what the cache asks of it, and when it hears of frees and mappings."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.core.errors import OutOfSlots
+from kvledger.core.events import MemorySink, Pages
+from kvledger.core.pools import PageAllocator, PoolChanges
+from tests.support.witness import Witness
+
+CONFIG = CacheConfig(page_size=2, sliding_window=4, full_tokens=32, swa_tokens=32)
+HEAD = list(range(1, 9))
+
+
+@dataclass
+class Engine:
+    """Hands out its highest pages first and writes down every call it gets."""
+
+    restores_at_once: bool = False
+    full: set[int] = field(default_factory=lambda: set(range(1, 17)))
+    swa: set[int] = field(default_factory=lambda: set(range(1, 17)))
+    mapping: dict[int, int] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    last: PoolChanges | None = None
+
+    def allocate(self, full: int, swa: int) -> tuple[Pages, Pages] | None:
+        if full > len(self.full) or swa > len(self.swa):
+            return None
+        self.calls.append("allocate")
+        taken = sorted(self.full)[-full:] if full else []
+        taken_swa = sorted(self.swa)[-swa:] if swa else []
+        self.full -= set(taken)
+        self.swa -= set(taken_swa)
+        return np.array(taken, dtype=np.int64), np.array(taken_swa, dtype=np.int64)
+
+    def give_back(self, full: Pages, swa: Pages) -> None:
+        self.calls.append("give_back")
+        self.put(full, swa)
+
+    def put(self, full: Pages, swa: Pages) -> None:
+        for pages, pool in ((full, self.full), (swa, self.swa)):
+            named = [int(page) for page in pages]
+            assert len(set(named)) == len(named), "a page was given back twice in one call"
+            assert not set(named) & pool, "a page was given back that was not handed out"
+            pool |= set(named)
+
+    def commit(self, changes: PoolChanges) -> None:
+        self.calls.append("commit")
+        self.last = changes
+        self.put(changes.freed_full, changes.freed_swa)
+        for page, peer in zip(changes.mapped_full, changes.mapped_swa, strict=True):
+            self.mapping[int(page)] = int(peer)
+
+    def available(self) -> tuple[int, int]:
+        return len(self.full), len(self.swa)
+
+    def agrees(self, cache: HybridCache) -> bool:
+        """Free sets and mapping are the cache's."""
+        sizes = cache.sizes()
+        every = np.arange(1, 17)
+        peers = cache.swa_slots(every * 2) // 2
+        known = [self.mapping.get(int(page), 0) for page in every]
+        free = (2 * len(self.full), 2 * len(self.swa))
+        return free == (sizes.full.free, sizes.swa.free) and known == list(peers)
+
+
+@pytest.fixture(params=[False, True], ids=["told at the end", "told at once"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    return Engine(restores_at_once=request.param)
+
+
+def with_engine(engine: Engine) -> tuple[HybridCache, Witness]:
+    sink = MemorySink()
+    cache = HybridCache(CONFIG, sink=sink, pool=engine)
+    return cache, Witness(cache, sink)
+
+
+def test_an_engine_is_an_allocator_by_its_methods_alone(engine: Engine) -> None:
+    assert isinstance(engine, PageAllocator)
+
+
+def test_frees_and_mappings_reach_the_engine_at_commit_in_one_call(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    slots = cache.alloc(16)
+    engine.calls.clear()
+    with cache.transaction("step"):
+        cache.free(slots[:4])
+        cache.free_swa(slots[4:6])
+        cache.insert(HEAD, slots[4:12], swa_evicted_len=2)
+        cache.free(slots[12:])
+        assert engine.calls == []
+    assert engine.calls == ["commit"]
+    assert engine.last is not None
+    assert sorted(engine.last.freed_full) == sorted({*slots[:4] // 2, *slots[12:] // 2})
+    assert engine.agrees(cache)
+    witness.look()
+
+
+def test_a_page_taken_and_freed_in_one_transaction_is_told_net(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    with cache.transaction("step"):
+        cache.free(cache.alloc(4))
+        kept = cache.alloc(4)
+    assert engine.calls.count("commit") == 1
+    assert engine.agrees(cache)
+    assert [engine.mapping[int(page)] for page in kept[::2] // 2] == list(cache.swa_slots(kept)[::2] // 2)
+    witness.look()
+
+
+def test_pages_of_an_undone_transaction_go_back_in_one_call_when_it_ends(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    before = (set(engine.full), set(engine.swa), cache.digest())
+    with cache.transaction("step") as t:
+        cache.alloc(4)
+        cache.alloc_full_only(4)
+        cache.alloc(2)
+        t.rollback(reason="not now")
+    assert (engine.full, engine.swa, cache.digest()) == before
+    if not engine.restores_at_once:
+        returns = [call for call in engine.calls if call in ("give_back", "commit")]
+        assert len(returns) == 1
+    assert engine.agrees(cache)
+    witness.look()
+
+
+def test_pages_of_a_transaction_left_by_an_exception_go_back_in_one_call(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    before = (set(engine.full), set(engine.swa), cache.digest())
+
+    def step() -> None:
+        with cache.transaction("step"):
+            cache.alloc(4)
+            cache.alloc(6)
+            raise RuntimeError("left")
+
+    with pytest.raises(RuntimeError, match="left"):
+        step()
+    assert (engine.full, engine.swa, cache.digest()) == before
+    if not engine.restores_at_once:
+        assert engine.calls.count("give_back") == 1
+        assert "commit" not in engine.calls
+    witness.look()
+
+
+def test_pages_of_an_undone_part_are_handed_out_again_in_the_same_transaction(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    with cache.transaction("step") as t:
+        start = t.savepoint()
+        cache.alloc(32)
+        t.rollback(start)
+        assert len(cache.alloc(32)) == 32
+        with pytest.raises(OutOfSlots):
+            cache.alloc(2)
+    assert engine.agrees(cache)
+    witness.look()
+
+
+def test_what_eviction_frees_is_reused_before_the_engine_is_asked(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    cache.insert(HEAD, cache.alloc(8))
+    cache.alloc(24)
+    request = cache.open_request("r", list(range(100, 108)))
+    engine.calls.clear()
+    request.extend(8)
+    assert engine.calls in ([], ["commit"])
+    assert engine.agrees(cache)
+    witness.look()
+
+
+def test_a_whole_life_leaves_the_engine_with_all_its_pages(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    for number in range(6):
+        request = cache.open_request(f"r{number}", [*HEAD, *range(number, number + 9)])
+        request.extend(17 - request.prefix_len)
+        request.computed()
+        request.commit()
+        request.slide()
+        request.finish()
+        assert engine.agrees(cache)
+    cache.evict(full_tokens=32, swa_tokens=32)
+    assert engine.agrees(cache)
+    cache.reset()
+    assert (len(engine.full), len(engine.swa)) == (16, 16)
+    witness.look()
+    witness.verdict()
