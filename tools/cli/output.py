@@ -1,0 +1,62 @@
+"""How every command speaks: results on stdout, everything else on stderr, one object with --json."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from kvledger.tools.progress import Progress
+
+OK = 0
+VIOLATION = 1
+COULD_NOT_RUN = 2
+
+FILE_COLUMNS = 110
+"""As wide as the widest line of a report, and still fit for a document."""
+
+JsonOption = typer.Option("--json", help="Print one JSON object and nothing else.")
+
+
+def print_json(result: BaseModel | dict[str, Any]) -> None:
+    """One object on stdout."""
+    if isinstance(result, BaseModel):
+        typer.echo(result.model_dump_json(indent=2))
+        return
+    # Only what commands build themselves comes here; pydantic writes arrays and enums inside it alike.
+    from pydantic_core import to_json
+
+    typer.echo(to_json(result, indent=2).decode())
+
+
+def page() -> Console:
+    """The console for results; a file or a pipe gets lines of `FILE_COLUMNS`."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else FILE_COLUMNS)
+
+
+def complain(sentence: str) -> None:
+    """One clear sentence on stderr, without the line breaks that a library may have put in."""
+    typer.echo(f"kvledger: {' '.join(sentence.split())}", err=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """Bars on stderr, one for each kind of thing that is counted; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)
+
+        yield show

@@ -1,0 +1,132 @@
+"""`kvledger run`: the main job."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvledger.tools.cli.output import OK, VIOLATION, JsonOption, page, print_json, progress_bar
+
+DEFAULT_DATABASE = "kvledger-run.db"
+
+
+class DurabilityChoice(StrEnum):
+    """When a step's events are on disk."""
+
+    COMMIT = "commit"
+    STEP = "step"
+    BACKGROUND = "background"
+
+
+class RecoveryChoice(StrEnum):
+    """What becomes of an SWA tombstone whose Full is locked."""
+
+    REMAP = "remap"
+    SKIP = "skip"
+
+
+class EngineChoice(StrEnum):
+    """What computes KV."""
+
+    SYNTHETIC = "synthetic"
+
+
+def run_command(
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="A Mooncake trace. Default: a built-in workload."),
+    ] = None,
+    requests: Annotated[
+        int | None,
+        typer.Option("--requests", min=1, help="How many requests. Default: 400, or 1000 of a trace."),
+    ] = None,
+    page_size: Annotated[
+        int | None,
+        typer.Option("--page-size", min=1, help="Page size, tokens. Default: 16, 64 for a trace."),
+    ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option("--window", min=1, help="Sliding window in tokens. Default: 128, or 1024 for a trace."),
+    ] = None,
+    full_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--full-tokens", min=1, help="Full pool, tokens. Default: 24576, or 409600 for a trace."
+        ),
+    ] = None,
+    swa_tokens: Annotated[
+        int | None,
+        typer.Option("--swa-tokens", min=1, help="SWA pool, tokens. Default: 6144, or 102400 for a trace."),
+    ] = None,
+    token_budget: Annotated[
+        int | None,
+        typer.Option("--token-budget", min=1, help="Tokens per step. Default: 512, or 2048 for a trace."),
+    ] = None,
+    locked_recovery: Annotated[
+        RecoveryChoice, typer.Option("--locked-recovery", help="What a commit does with locked tombstones")
+    ] = RecoveryChoice.REMAP,
+    device: Annotated[str, typer.Option("--device", help="Where the KV lives, in torch's words.")] = "cpu",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Names the built-in workload.")] = 0,
+    db: Annotated[
+        str, typer.Option("--db", help="Database, by URL or path. A new journal is added to it.")
+    ] = DEFAULT_DATABASE,
+    durability: Annotated[
+        DurabilityChoice, typer.Option("--durability", help="What a killed process may lose")
+    ] = DurabilityChoice.STEP,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="What computes KV")
+    ] = EngineChoice.SYNTHETIC,
+    verify_kv: Annotated[
+        bool,
+        typer.Option("--verify-kv/--no-verify-kv", help="Check what running requests would read."),
+    ] = True,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """Serve a workload through the cache with journaling on, then audit the journal.
+
+    Exit status: 0 passed, 1 a violation or wrong KV, 2 could not run.
+    """
+    # Everything heavy is imported here, so that --help and mistakes answer at once.
+    from kvledger.core.config import CacheConfig
+    from kvledger.tools.presets import BUILTIN, TRACE
+    from kvledger.tools.report import print_report
+    from kvledger.tools.run import RunSetup, run_workload
+    from kvledger.tools.trace import read_trace
+    from kvledger.tools.workload import builtin_workload
+
+    preset = BUILTIN if trace is None else TRACE
+    config = CacheConfig(
+        page_size=page_size or preset.page_size,
+        sliding_window=window or preset.window,
+        full_tokens=full_tokens or preset.full_tokens,
+        swa_tokens=swa_tokens or preset.swa_tokens,
+        device=device,
+        locked_recovery=locked_recovery.value,
+        layout=preset.layout if verify_kv else None,
+    )
+    settings = preset.settings
+    if token_budget is not None:
+        settings = settings.model_copy(update={"token_budget": token_budget})
+    count = requests or preset.requests
+    if trace is None:
+        name = f"run seed {seed}"
+        workload = builtin_workload(count, seed=seed)
+    else:
+        name = f"run {trace.name}"
+        workload = read_trace(trace, requests=count)
+    setup = RunSetup(
+        config=config,
+        settings=settings,
+        database=db,
+        name=name,
+        durability=durability.value,
+        verify_kv=verify_kv,
+    )
+    with progress_bar() as progress:
+        report = run_workload(setup, workload, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report, page())
+    return OK if report.passed else VIOLATION

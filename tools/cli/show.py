@@ -1,0 +1,96 @@
+"""`kvledger show`: a database's journals, and the tree, a node, a slot or a request at any seq of one."""
+
+from typing import Annotated
+
+import typer
+
+from kvledger.tools.cli.output import OK, JsonOption, page, print_json
+from kvledger.tools.cli.stored import AtOption, DatabaseArgument, JournalOption, replay_stored
+from kvledger.tools.cli.tables import show_document
+
+show_app = typer.Typer(help="Look at a journal's tree, a node, a slot or a request at any seq.")
+
+
+@show_app.command("journals")
+def show_journals(database: DatabaseArgument, as_json: Annotated[bool, JsonOption] = False) -> int:
+    """The journals of a database, oldest first, with the last seq of each."""
+    from kvledger.journal import Journal
+    from kvledger.tools.picture import picture_journals
+
+    with Journal.open(database, create=False) as store:
+        picture = picture_journals(store)
+    if as_json:
+        print_json(picture)
+    else:
+        for journal in picture.journals:
+            typer.echo(
+                f"{journal.journal:>4}  {journal.created}  {journal.last_seq:>12,} events  {journal.name}"
+            )
+    return OK
+
+
+@show_app.command("tree")
+def show_tree(
+    database: DatabaseArgument,
+    at: AtOption = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", help="Only this one. Default: all of them.")
+    ] = None,
+    journal: JournalOption = None,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """All nodes with their token range, locks and origins; tombstones are marked."""
+    from kvledger.tools.picture import picture_tree
+    from kvledger.tools.tree_page import tree_page
+
+    picture = picture_tree(replay_stored(database, journal, at), namespace)
+    if as_json:
+        print_json(picture)
+    else:
+        page().print(tree_page(picture))
+    return OK
+
+
+@show_app.command("node")
+def show_node(
+    database: DatabaseArgument,
+    node: Annotated[int, typer.Argument(help="Id of the node.", min=0)],
+    at: AtOption = None,
+    journal: JournalOption = None,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """One node: its place in the tree, pages, locks and origins."""
+    from kvledger.tools.picture import picture_node
+
+    show_document(picture_node(replay_stored(database, journal, at), node), as_json=as_json)
+    return OK
+
+
+@show_app.command("slot")
+def show_slot(
+    database: DatabaseArgument,
+    slot: Annotated[int, typer.Argument(help="Number of the Full slot.", min=0)],
+    at: AtOption = None,
+    journal: JournalOption = None,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """Where a Full slot is, what stands beside it, and which requests can read it."""
+    from kvledger.tools.picture import picture_slot
+
+    show_document(picture_slot(replay_stored(database, journal, at), slot), as_json=as_json)
+    return OK
+
+
+@show_app.command("request")
+def show_request(
+    database: DatabaseArgument,
+    request: Annotated[str, typer.Argument(help="The request's id.")],
+    at: AtOption = None,
+    journal: JournalOption = None,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """An open request: its lease, what it has locked and its row."""
+    from kvledger.tools.picture import picture_request
+
+    show_document(picture_request(replay_stored(database, journal, at), request), as_json=as_json)
+    return OK

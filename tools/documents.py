@@ -1,0 +1,119 @@
+"""What `kvledger show` and `replay` print: documents about a store, or about one moment of a journal.
+
+Lengths and positions are tokens, pages are page numbers, slots are Full slots.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Picture(BaseModel):
+    """What all documents share: `seq` is the transaction boundary they show."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seq: int
+
+
+class JournalPicture(BaseModel):
+    """One journal of a store; `created` is UTC."""
+
+    model_config = ConfigDict(frozen=True)
+
+    journal: int
+    name: str
+    epoch: str
+    created: str
+    last_seq: int
+
+
+class StorePicture(BaseModel):
+    """All journals of a store, oldest first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    journals: list[JournalPicture]
+
+
+class PoolPicture(BaseModel):
+    """Tokens of one pool by where they are."""
+
+    total: int
+    free: int
+    tree: int
+    held: int
+
+
+class StatePicture(Picture):
+    """A journal's state in figures; `digest` is that of the canonical state."""
+
+    transaction: int
+    events: int
+    undone_events: int
+    digest: str
+    generation: int
+    page_size: int
+    window: int
+    nodes: int
+    tombstones: int
+    mixed_nodes: int
+    leases: int
+    requests: int
+    full: PoolPicture
+    swa: PoolPicture
+
+
+class NodePicture(Picture):
+    """One node; `depth` counts from 0 under its namespace."""
+
+    node: int
+    parent: int | None
+    children: tuple[int, ...]
+    namespace: str
+    depth: int
+    start: int
+    end: int
+    tombstone: bool
+    full_lock: int
+    swa_lock: int
+    stamp: int
+    full_origin: str
+    swa_origin: str | None
+    full_pages: list[int]
+    swa_pages: list[int] | None
+
+
+class TreePicture(Picture):
+    """All nodes, parents before children."""
+
+    nodes: list[NodePicture]
+
+
+class SlotPicture(Picture):
+    """Where one Full slot is: `place` says which of the other fields apply."""
+
+    slot: int
+    page: int
+    offset: int
+    place: Literal["free", "deferred", "tree", "request", "caller"]
+    swa_page: int | None
+    node: int | None
+    request: str | None
+    position: int | None
+    read_by: list[str]
+
+
+class RequestPicture(Picture):
+    """An open request: positions [0, protected) lie on its locked path, the rest of the row is its own."""
+
+    request: str
+    namespace: str
+    epoch: int
+    waiting: bool
+    lease: int | None
+    node: int | None
+    protected: int
+    swa_from: int | None
+    row_tokens: int
+    row_pages: list[int]

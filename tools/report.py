@@ -1,0 +1,137 @@
+"""What a run amounted to: one document for machines, one page for people."""
+
+from pydantic import BaseModel, ConfigDict
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from kvledger.journal.audit import Finding, Verdict
+
+
+class RunReport(BaseModel):
+    """Figures of one run. Tokens unless a name says otherwise.
+
+    Seconds are CPU time: of the scheduler's thread in cache calls and in the journal's, and of the
+    journal's writer, which is another thread.
+
+    `evicted_*` and `tombstones` count what the cache did by itself; `recoveries_locked` of `recoveries` kept
+    locked Full. `mixed_nodes` hold Full and SWA of different forwards now, `mixed_nodes_total` ever did.
+    `kv_reads` are slots compared, `kv_wrong` those that held anything but what their reader's tokens call
+    for; both are None where nothing was checked. `refused` were computed but not accepted by a commit.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    journal: int
+    name: str
+    database: str
+    requests: int
+    finished: int
+    aborts: int
+    rejected: int
+    steps: int
+    prompt_tokens: int
+    output_tokens: int
+    hit_tokens: int
+    hit_ratio: float
+    evicted_full: int
+    evicted_swa: int
+    slid_tokens: int
+    tombstones: int
+    recoveries: int
+    recoveries_locked: int
+    rollbacks: int
+    anomalies: int
+    refused: int
+    retractions: int
+    refreshes: int
+    branch_points: int
+    mixed_nodes: int
+    mixed_nodes_total: int
+    events: int
+    transactions: int
+    durable_seq: int
+    bytes_per_event: float
+    cache_seconds: float
+    journal_seconds: float
+    journal_writer_seconds: float
+    kv_reads: int | None
+    kv_wrong: int | None
+    kv_findings: list[str]
+    audit: Verdict
+
+    @property
+    def passed(self) -> bool:
+        """The audit found no violation and no read was wrong."""
+        return self.audit.verdict == "pass" and not self.kv_wrong
+
+
+def print_report(report: RunReport, console: Console) -> None:
+    """The report as a page."""
+    console.print(_page(report))
+
+
+def _page(report: RunReport) -> RenderableType:
+    kv = "not checked"
+    if report.kv_reads is not None:
+        kv = f"{report.kv_reads:,} slots compared, {report.kv_wrong:,} wrong"
+    rows = {
+        "requests": f"{report.requests:,}: {report.finished:,} finished, {report.aborts:,} aborted"
+        + (f", {report.rejected:,} too large for the pools" if report.rejected else ""),
+        "steps": f"{report.steps:,}",
+        "tokens": f"{report.prompt_tokens:,} prompt, {report.output_tokens:,} output",
+        "hit ratio": f"{report.hit_ratio:.1%} of prompt tokens needed no prefill",
+        "evicted": f"{report.evicted_full:,} Full and {report.evicted_swa:,} SWA tokens",
+        "given back by sliding": f"{report.slid_tokens:,} SWA tokens",
+        "tombstones": f"{report.tombstones:,}",
+        "recoveries": f"{report.recoveries:,}, {report.recoveries_locked:,} of them under a Full lock",
+        "mixed origins": f"{report.mixed_nodes_total:,} nodes ever, {report.mixed_nodes:,} now",
+        "rollbacks": f"{report.rollbacks:,} with {report.anomalies:,} anomalies, "
+        f"{report.refused:,} tokens refused",
+        "retractions": f"{report.retractions:,}",
+        "branch points": f"{report.branch_points:,} published",
+        "prefixes grown": f"{report.refreshes:,}, while their requests waited in the batch",
+        "journal": f"{report.events:,} events in {report.transactions:,} transactions, "
+        f"{report.bytes_per_event:.0f} bytes per event",
+        "": f"number {report.journal} ({report.name}) in {report.database}, "
+        f"durable to seq {report.durable_seq:,}",
+        "CPU time": f"{report.cache_seconds:.2f} s in the cache, "
+        f"{report.journal_seconds:.2f} s in the journal "
+        f"and {report.journal_writer_seconds:.2f} s in its writer's thread",
+        "KV read": kv,
+    }
+    lines = [Text.assemble((f"{name:<22}", "bold"), value) for name, value in rows.items()]
+    findings = [Text(finding, style="red") for finding in report.kv_findings]
+    return Group(*lines, *findings, Text(), verdict_summary(report.audit))
+
+
+def verdict_summary(verdict: Verdict) -> RenderableType:
+    """The audit's verdict, what it rests on, and every finding; the whole page is `Verdict.render`."""
+    counts = verdict.counts
+    style = "bold green" if verdict.passed else "bold red"
+    lines = [
+        f"  {len(verdict.invariants)} invariants over {counts.events:,} events of {counts.transactions:,} "
+        f"transactions",
+        f"  {counts.locks_followed:,} locks followed over {counts.pages_followed:,} pages",
+        f"  {counts.recoveries:,} recoveries, {counts.recoveries_under_lock:,} under a Full lock",
+        f"  {counts.matches:,} matches and {counts.inserts:,} inserts checked, "
+        f"{counts.pages_moved:,} pages moved",
+        f"  {counts.checkpoints_reproduced:,} of {counts.checkpoints:,} checkpoints reproduced",
+    ]
+    return Group(
+        Text.assemble("audit: ", (verdict.verdict, style)),
+        *map(Text, lines),
+        *(Text(finding_line(finding), style="red") for finding in verdict.findings),
+    )
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding in a line: which invariant, where, and what happened."""
+    named = {
+        "seq": finding.seq,
+        "transaction": finding.transaction,
+        "request": finding.request,
+        "node": finding.node,
+        "pages": " ".join(map(str, finding.pages)) or None,
+    }
+    where = ", ".join(f"{name} {value}" for name, value in named.items() if value is not None)
+    return f"[{finding.invariant}] {where}: {finding.sentence}"

@@ -1,0 +1,145 @@
+"""The main job: a workload through the reference scheduler, journaling on, then the audit."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from kvledger.core import CacheConfig, HybridCache, KVLayout
+from kvledger.core.errors import InvalidArgument
+from kvledger.journal import Journal
+from kvledger.journal.recorder import Durability
+from kvledger.tools.judge import judge
+from kvledger.tools.kv_check import KVCheck
+from kvledger.tools.meter import Meter
+from kvledger.tools.progress import Progress
+from kvledger.tools.report import RunReport
+from kvledger.tools.scheduler import Scheduler, SchedulerSettings
+from kvledger.tools.scheduler.forward import Forward, NoForward, SyntheticForward
+from kvledger.tools.scheduler.watch import Watch
+from kvledger.tools.synthetic_kv import KVCodec
+from kvledger.tools.tap import TapSink
+from kvledger.tools.workload.spec import WorkRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RunSetup:
+    """All that a run depends on besides its workload.
+
+    `database` is a URL or a path. With `verify_kv` False nothing is written into the pool or read from it,
+    whatever the layout.
+    """
+
+    config: CacheConfig
+    settings: SchedulerSettings
+    database: str
+    name: str
+    durability: Durability = "step"
+    verify_kv: bool = True
+
+
+def run_workload(
+    setup: RunSetup, workload: Sequence[WorkRequest], *, progress: Progress | None = None
+) -> RunReport:
+    """Run, audit, and report. A new journal is added to the database; what is there stays.
+
+    Raises what the cache and the journal raise; a violation or wrong KV is no error but part of the report.
+    """
+    _check_device(setup.config.device)
+    with _one_torch_thread():
+        return _run(setup, workload, progress)
+
+
+def _run(setup: RunSetup, workload: Sequence[WorkRequest], progress: Progress | None) -> RunReport:
+    meter = Meter()
+    with Journal.open(setup.database, create=True) as journal:
+        with journal.record(name=setup.name, durability=setup.durability) as recorder:
+            tap = TapSink(recorder, meter)
+            cache = HybridCache(setup.config, sink=tap)
+            forward, check = _model(setup, cache)
+            scheduler = Scheduler(
+                cache,
+                settings=setup.settings,
+                forward=forward,
+                watch=Watch(
+                    check,
+                    window=setup.config.sliding_window,
+                    page_size=setup.config.page_size,
+                    full_pages=setup.config.full_pages,
+                ),
+                tap=tap,
+                meter=meter,
+                flush=meter.timed_journal(recorder.flush),
+            )
+            scheduler.run(workload, progress=progress)
+        verdict = judge(journal, recorder.journal_id, progress=progress)
+    counts, stats, written = scheduler.counts, cache.stats(), recorder.counters
+    return RunReport(
+        journal=recorder.journal_id,
+        name=setup.name,
+        database=setup.database,
+        requests=counts.requests,
+        finished=counts.finished,
+        aborts=counts.aborts,
+        rejected=counts.rejected,
+        steps=counts.steps,
+        prompt_tokens=counts.prompt_tokens,
+        output_tokens=counts.output_tokens,
+        hit_tokens=counts.hit_tokens,
+        hit_ratio=counts.hit_tokens / counts.prompt_tokens if counts.prompt_tokens else 0.0,
+        evicted_full=stats.evicted_full_tokens,
+        evicted_swa=stats.evicted_swa_tokens,
+        slid_tokens=counts.slid_tokens,
+        tombstones=stats.tombstones,
+        recoveries=stats.recoveries,
+        recoveries_locked=stats.recoveries_locked,
+        rollbacks=stats.rollbacks,
+        anomalies=stats.anomalies,
+        refused=counts.refused_tokens,
+        retractions=counts.retractions,
+        refreshes=counts.refreshes,
+        branch_points=counts.branch_points,
+        mixed_nodes=stats.mixed_nodes,
+        mixed_nodes_total=stats.mixed_nodes_total,
+        events=tap.events,
+        transactions=tap.transactions,
+        durable_seq=recorder.durable_seq,
+        bytes_per_event=round(written.bytes / written.events, 1) if written.events else 0.0,
+        cache_seconds=round(meter.cache_seconds, 6),
+        journal_seconds=round(meter.journal_seconds, 6),
+        journal_writer_seconds=round(written.cpu_seconds, 6),
+        kv_reads=None if check is None else check.reads,
+        kv_wrong=None if check is None else check.wrong,
+        kv_findings=[] if check is None else [str(finding) for finding in check.findings],
+        audit=verdict,
+    )
+
+
+def _check_device(device: str) -> None:
+    """Refuse a device that holds no tensors here, before a journal is started for it."""
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError) as error:
+        # torch raises AssertionError where it was built without the backend.
+        raise InvalidArgument(f"device {device!r} cannot be used here: {error}") from error
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """A step's batch is small: waking torch's other threads costs far more than they bring."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _model(setup: RunSetup, cache: HybridCache) -> tuple[Forward, KVCheck | None]:
+    """The forward pass, and the check of what it wrote."""
+    layout: KVLayout | None = setup.config.layout
+    if layout is None or not setup.verify_kv:
+        return NoForward(), None
+    codec = KVCodec(layout, setup.config.device)
+    return SyntheticForward(cache, layout, codec), KVCheck(cache, layout, codec)
