@@ -30,7 +30,9 @@ from kvledger.core.events import (
     Origin,
     Pages,
     PagesFreed,
+    PlainTokens,
     Pool,
+    TokenForm,
 )
 from kvledger.core.eviction import evict
 from kvledger.core.ids import NodeId, RequestId
@@ -76,6 +78,7 @@ class HybridCache:
             self.pool = DevicePools(config)
         self._state = CacheState(config, self.pool)
         self._ledger = Ledger(self._state, sink)
+        self._token_form: TokenForm = getattr(sink, "token_form", None) or PlainTokens()
         if pool is None:
             self.pool.bind(self._state.pages, lambda: self._ledger.depth > 0)
         with Scope(self._ledger, "open"):
@@ -193,7 +196,7 @@ class HybridCache:
     def digest(self) -> str:
         """SHA-256 of the canonical state (docs/format.md). O(nodes + pages)."""
         self._ledger.check_reader()
-        return digest(self._state)
+        return digest(self._state, self._token_form)
 
     # Locks
 
@@ -334,7 +337,7 @@ class HybridCache:
         self._ledger.check_writer()
         if self._ledger.depth:
             raise TransactionError("a checkpoint stands between transactions")
-        value = digest(self._state)
+        value = digest(self._state, self._token_form)
         numbers = statistics(self._state)
         counters = {name: getattr(numbers, name) for name in numbers.__slots__}
         with Scope(self._ledger, "checkpoint"):

@@ -9,7 +9,8 @@ import struct
 
 import numpy as np
 
-from kvledger.core.events import Pages
+from kvledger.core.events import Pages, TokenForm
+from kvledger.core.ids import NodeId
 from kvledger.core.node import Node, parent_of
 from kvledger.core.page_table import CALLER, DEFERRED, FREE, SWA_DEFERRED, SWA_FREE
 from kvledger.core.state import CacheState
@@ -17,8 +18,8 @@ from kvledger.core.state import CacheState
 MAGIC = b"KVLGR\x00\x01\x00"
 
 
-def digest(state: CacheState) -> str:
-    """SHA-256 of the canonical state, hex. O(nodes + pages of both pools)."""
+def digest(state: CacheState, form: TokenForm) -> str:
+    """SHA-256 of the canonical state, hex; tokens enter in the form they are stored in. O(nodes + pages)."""
     out = hashlib.sha256(MAGIC)
     config = state.config
     out.update(
@@ -26,14 +27,15 @@ def digest(state: CacheState) -> str:
             config.page_size, config.sliding_window, config.full_pages, config.swa_pages, state.generation
         )
     )
-    _nodes(out, state)
+    _nodes(out, state, form)
     _leases(out, state)
-    _requests(out, state)
+    _requests(out, state, form)
     _pages(out, state)
     return out.hexdigest()
 
 
-def _nodes(out: "hashlib._Hash", state: CacheState) -> None:
+def _nodes(out: "hashlib._Hash", state: CacheState, form: TokenForm) -> None:
+    keys = _keys(state, form)
     nodes = sorted(state.nodes.values(), key=lambda node: int(node.full[0]))
     by_stamp = sorted(nodes, key=lambda node: (node.stamp, node.start, int(node.full[0])))
     ranks = {node.id: rank for rank, node in enumerate(by_stamp)}
@@ -51,10 +53,22 @@ def _nodes(out: "hashlib._Hash", state: CacheState) -> None:
                 0 if node.swa is None else 1,
             )
         )
-        out.update(_string(node.namespace.encode()) if parent.is_root else _integers(-1))
-        out.update(_string(node.key))
+        out.update(_string(form.namespace(node.namespace).encode()) if parent.is_root else _integers(-1))
+        out.update(_string(keys[node.id]))
         out.update(_array(node.full))
         out.update(_integers(0) if node.swa is None else _array(node.swa))
+
+
+def _keys(state: CacheState, form: TokenForm) -> dict[NodeId, bytes]:
+    """What stands for each node's tokens, from the root side down."""
+    keys: dict[NodeId, bytes] = {}
+    for namespace, root in state.roots.items():
+        stack = [(form.seed(namespace), node) for node in root.children.values()]
+        while stack:
+            above, node = stack.pop()
+            keys[node.id] = key = form.node(above, node.key)
+            stack.extend((key, child) for child in node.children.values())
+    return keys
 
 
 def _leases(out: "hashlib._Hash", state: CacheState) -> None:
@@ -69,11 +83,11 @@ def _first_page(node: Node | None) -> int:
     return 0 if node is None else int(node.full[0])
 
 
-def _requests(out: "hashlib._Hash", state: CacheState) -> None:
+def _requests(out: "hashlib._Hash", state: CacheState, form: TokenForm) -> None:
     out.update(_integers(len(state.requests)))
     for id, request in sorted((id.encode(), request) for id, request in state.requests.items()):
         out.update(_string(id))
-        out.update(_string(request.namespace.encode()))
+        out.update(_string(form.namespace(request.namespace).encode()))
         out.update(_integers(-1 if request.lease is None else request.lease.id))
         out.update(_array(request.row[: request.row_pages]))
 

@@ -167,6 +167,7 @@ class NodeSplit:
     """`node` keeps its id and the tail from token position `at`; `head` is its new parent.
 
     The head takes the tokens and pages before `at`, both lock counts, the stamp and the origins.
+    `head_tokens` are its tokens (int32 little-endian): what a store keeps of them is its token form's to say.
     """
 
     kind: ClassVar[str] = "node_split"
@@ -174,6 +175,7 @@ class NodeSplit:
     node: NodeId
     head: NodeId
     at: int
+    head_tokens: bytes
 
 
 @event
@@ -465,6 +467,39 @@ class TransactionRecord:
     undone: bytearray
     rolled_back: bool = False
     reason: str = ""
+
+
+class TokenForm(Protocol):
+    """What of the tokens and namespaces, which are private data, is stored and enters the digest.
+
+    A sink that stores another form than the tokens themselves has one in its attribute `token_form`.
+    Called by the cache for digests, and by the writer for events, on different threads.
+    """
+
+    def namespace(self, namespace: str) -> str:
+        """What stands for a namespace; distinct for distinct ones."""
+
+    def seed(self, namespace: str) -> bytes:
+        """What the first node under a namespace continues from."""
+
+    def node(self, above: bytes, tokens: bytes) -> bytes:
+        """What stands for a node's own `tokens` below one that `above` stands for."""
+
+
+class PlainTokens:
+    """The form that hides nothing: tokens as they are."""
+
+    def namespace(self, namespace: str) -> str:
+        """The namespace itself."""
+        return namespace
+
+    def seed(self, namespace: str) -> bytes:
+        """Nothing: tokens stand for themselves wherever they are."""
+        return b""
+
+    def node(self, above: bytes, tokens: bytes) -> bytes:
+        """The tokens themselves."""
+        return tokens
 
 
 class EventSink(Protocol):

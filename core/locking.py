@@ -15,6 +15,7 @@ from kvledger.core.events import (
     SwaLockReleased,
 )
 from kvledger.core.ids import RequestId
+from kvledger.core.inputs import TOKEN_BYTES
 from kvledger.core.node import Node, parent_of
 from kvledger.core.state import LeaseState
 from kvledger.core.transaction import Ledger
@@ -23,7 +24,7 @@ from kvledger.core.transaction import Ledger
 def split(ledger: Ledger, node: Node, at: int) -> Node:
     """Cut a node at token position `at`, strictly inside it; returns the new head, `node` keeps the tail."""
     head = ledger.state.new_node_id()
-    ledger.apply(NodeSplit(node.id, head, at))
+    ledger.apply(NodeSplit(node.id, head, at, node.key[: (at - node.start) * TOKEN_BYTES]))
     return ledger.state.nodes[head]
 
 

@@ -93,12 +93,11 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
     parent = parent_of(node)
     key, full, swa = node.key, node.full, node.swa
     pages = (event.at - node.start) // state.page_size
-    cut = pages * state.page_bytes
     head = Node(
         event.head,
         parent,
         node.namespace,
-        key[:cut],
+        event.head_tokens,
         node.start,
         full[:pages],
         None if swa is None else swa[:pages],
@@ -108,7 +107,7 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
     )
     head.full_lock = node.full_lock
     head.swa_lock = node.swa_lock
-    node.key = key[cut:]
+    node.key = key[len(event.head_tokens) :]
     node.full = full[pages:]
     node.swa = None if swa is None else swa[pages:]
     node.start = event.at

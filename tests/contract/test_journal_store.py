@@ -180,7 +180,7 @@ def test_an_open_reader_sees_what_is_stored_after_it_began(journal: Journal) -> 
 
 STORY = [
     record(allocated("r1", 1), op="a", request_id="r1"),
-    record(NodeSplit(NodeId(5), NodeId(6), 1), op="b", request_id="r1"),
+    record(NodeSplit(NodeId(5), NodeId(6), 1, b""), op="b", request_id="r1"),
     record(allocated("r1", 2), Evicted(0, 0, 0, 0), op="c"),
     record(allocated("r2", 3), op="d", request_id="r2"),
 ]

@@ -169,7 +169,7 @@ def swa_unlocked(lease: int, node: int, *, request: str | None = None) -> SwaLoc
 
 
 def split(node: int, head: int, at: int) -> NodeSplit:
-    return NodeSplit(NodeId(node), NodeId(head), at)
+    return NodeSplit(NodeId(node), NodeId(head), at, b"")
 
 
 def deleted(

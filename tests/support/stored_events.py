@@ -124,7 +124,7 @@ def allocated(owner: Any, *numbers: int) -> Event:
 
 def short_story() -> list[TransactionRecord]:
     """Six transactions that use every column of every table, an empty and a rolled back one among them."""
-    split = vocabulary.NodeSplit(NodeId(3), NodeId(4), 2)
+    split = vocabulary.NodeSplit(NodeId(3), NodeId(4), 2, b"\x01\x00\x00\x00")
     undone = record(split, allocated(None, 9), op="insert", rolled_back=True, reason="refused")
     undone.undone[:] = b"\x01\x01"
     return [
