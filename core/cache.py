@@ -4,6 +4,7 @@ The rules live in the modules it calls; here is only what a call may be given, w
 what it returns.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from kvledger.core.errors import (
     DoubleFree,
     ForeignSlots,
     InvalidArgument,
-    MissingSwa,
     OutOfSlots,
     StaleLease,
     TransactionError,
@@ -27,14 +27,12 @@ from kvledger.core.events import (
     Cause,
     Checkpoint,
     EventSink,
-    Origin,
     Pages,
-    PagesFreed,
     PlainTokens,
-    Pool,
     TokenForm,
 )
 from kvledger.core.eviction import evict
+from kvledger.core.held_pages import free_held, free_held_swa, take_pages
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.inputs import (
     PageArithmetic,
@@ -43,14 +41,16 @@ from kvledger.core.inputs import (
     check_count,
     check_name,
     check_namespace,
+    num_tokens,
     pack_tokens,
 )
-from kvledger.core.insertion import FULL_AND_SWA, FULL_ONLY, SWA_ONLY, Insertion, Row
-from kvledger.core.locking import lock, release, release_swa
+from kvledger.core.insertion import Insertion
+from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
 from kvledger.core.matching import explain, path_pages, taken_by_lock, walk
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
-from kvledger.core.requests import Request, make_lease, open_request, take_pages
+from kvledger.core.raw_insert import insert_row
+from kvledger.core.requests import Request, open_request
 from kvledger.core.reset import reset
 from kvledger.core.results import Evicted, Explanation, Inserted, Lease, Match, NodeView, Sizes, Statistics
 from kvledger.core.state import CacheState, LeaseState
@@ -76,11 +76,13 @@ class HybridCache:
             from kvledger.core.device_pools import DevicePools
 
             self.pool = DevicePools(config)
-        self._state = CacheState(config, self.pool)
+        self._state = CacheState(config, self.pool, vet=pool is not None)
         self._ledger = Ledger(self._state, sink)
         self._token_form: TokenForm = getattr(sink, "token_form", None) or PlainTokens()
+        self._check_memory: Callable[[], list[tuple[str, str]]] | None = None
         if pool is None:
             self.pool.bind(self._state.pages, lambda: self._ledger.depth > 0)
+            self._check_memory = self.pool.check
         with Scope(self._ledger, "open"):
             self._ledger.apply(
                 CacheOpened(
@@ -119,15 +121,14 @@ class HybridCache:
         found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
         node = found.path[found.depth - 1].id if found.depth else None
         pages = path_pages(found, self.config.page_size)
-        branch = max(found.length, found.reached)
-        return Match(found.length, found.reached, branch, node, pages, self._arithmetic)
+        return Match(found.length, found.reached, found.reached, node, pages, self._arithmetic)
 
     def explain(self, tokens: Any, namespace: str = "") -> Explanation:
         """Why the match is not longer. A pure query, as costly as a match."""
         self._ledger.check_reader()
         key = pack_tokens(tokens)
         found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
-        return explain(found, self._state, len(key) // 4)
+        return explain(found, self._state, num_tokens(key))
 
     def can_fit(self, tokens: Any, new_tokens: int, namespace: str = "") -> bool:
         """Would `open_request(tokens)` and then `extend(new_tokens)` succeed now? A pure query.
@@ -138,13 +139,12 @@ class HybridCache:
         key = pack_tokens(tokens)
         new_tokens = check_count(new_tokens, "new_tokens")
         page = self.config.page_size
-        limit = max(0, len(key) // 4 - 1) // page * page
-        found = walk(self._state, check_namespace(namespace), key, limit * 4)
+        found = walk(self._state, check_namespace(namespace), key, reusable_bytes(self._state, key))
         pinned_full, pinned_swa = taken_by_lock(found, self._state)
         needed = self._arithmetic.ceil(new_tokens)
         state, table = self._state, self._state.pages
-        room_full = table.free_full + table.tree_full - state.locked_full - pinned_full // page
-        room_swa = table.free_swa + table.tree_swa - state.locked_swa - pinned_swa // page
+        room_full = table.free_full + state.evictable_full - pinned_full // page
+        room_swa = table.free_swa + state.evictable_swa - pinned_swa // page
         return needed <= room_full and needed <= room_swa
 
     def swa_slots(self, slots: Any) -> Slots:
@@ -172,7 +172,7 @@ class HybridCache:
     def node(self, id: int) -> NodeView:
         """One node. InvalidArgument if there is none of that id."""
         self._ledger.check_reader()
-        node = self._state.nodes.get(NodeId(id))
+        node = self._state.nodes.get(NodeId(check_count(id, "node id")))
         if node is None:
             raise InvalidArgument(f"no node {id!r}")
         return node_view(node, self._arithmetic)
@@ -191,7 +191,7 @@ class HybridCache:
     def check(self) -> None:
         """Walk everything; InvariantViolation names all that is wrong. O(nodes + pages)."""
         self._ledger.check_reader()
-        check(self._state)
+        check(self._state, self._check_memory() if self._check_memory is not None else [])
 
     def digest(self) -> str:
         """SHA-256 of the canonical state (docs/format.md). O(nodes + pages)."""
@@ -207,15 +207,12 @@ class HybridCache:
         namespace = check_namespace(namespace)
         limit = self._whole_pages(key)
         if max_length is not None:
-            page = self.config.page_size
-            limit = min(limit, check_count(max_length, "max_length") // page * page * 4)
+            most = check_count(max_length, "max_length") // self.config.page_size
+            limit = min(limit, most * self._state.page_bytes)
         with Scope(self._ledger, "acquire"):
-            found = walk(self._state, namespace, key, limit)
-            pages = path_pages(found, self.config.page_size)
-            node = found.path[found.depth - 1] if found.depth else None
-            lease = lock(self._ledger, node, namespace, found.length, found.reached, None)
+            found, pages, lease = match_and_lock(self._ledger, namespace=namespace, key=key, limit=limit)
             self._state.counters.hit_tokens += found.length
-        return make_lease(lease, pages, self._arithmetic)
+        return Lease.of(lease, pages, self._arithmetic)
 
     def release(self, lease: Lease) -> None:
         """Give a lock back. StaleLease the second time; a no-op after a reset. O(path)."""
@@ -255,49 +252,31 @@ class HybridCache:
         `tokens` and `slots`, of one length, whole pages. `slots[:protected_len]` must be the tree's own.
         UnalignedLength, InvalidArgument, ForeignSlots, DoubleFree, MissingSwa. O(pages + path).
         """
-        ledger, state, page = self._ledger, self._state, self._arithmetic.page_size
-        ledger.check_writer()
-        key = pack_tokens(tokens)
-        namespace = check_namespace(namespace)
-        base = self._arithmetic.whole(check_count(protected_len, "protected_len"), "protected_len")
-        dead = self._arithmetic.whole(check_count(swa_evicted_len, "swa_evicted_len"), "swa_evicted_len")
-        end = self._arithmetic.whole(len(key) // 4, "number of tokens")
-        rows = as_slots(slots)
-        if len(rows) * 4 != len(key):
-            raise InvalidArgument(f"{len(rows)} slots for {len(key) // 4} tokens")
-        for name, value in (("protected_len", base), ("swa_evicted_len", dead)):
-            if value > end:
-                raise InvalidArgument(f"{name} {value * page} lies past the end {end * page}")
-        pages = self._arithmetic.to_pages(rows)
-        incoming = pages[base:]
-        table = state.pages
-        table.check_owned(incoming, CALLER, "insert")
-        self._check_protected(namespace, key, pages[:base])
-        living = pages[max(base, dead) :]
-        without = living[table.mapping[living] == 0]
-        if len(without):
-            raise MissingSwa(f"page {int(without[0])} at or past swa_evicted_len has no SWA peer")
-        if not end:
-            return Inserted(0, None, [], [])
-        with Scope(ledger, "insert"):
-            origin = Origin(None, state.new_epoch())
-            row = Row(namespace, key, incoming, base, dead, end, None, origin)
-            insertion = Insertion(ledger, row, touch=True)
-            insertion.run(state.root_or_new(namespace), 0)
-            journal_insert(ledger, insertion, end, base * page, dead * page)
-            last = insertion.steps[-1].node.id
-        return Inserted(
-            insertion.reached * page,
-            last,
-            insertion.adopted(end, (FULL_AND_SWA, FULL_ONLY)),
-            insertion.adopted(end, (FULL_AND_SWA, SWA_ONLY)),
+        self._ledger.check_writer()
+        row = insert_row(
+            self._state,
+            self._arithmetic,
+            key=pack_tokens(tokens),
+            slots=as_slots(slots),
+            namespace=check_namespace(namespace),
+            protected_len=check_count(protected_len, "protected_len"),
+            swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
         )
+        if not row.end:
+            return Inserted(0, None, [], [])
+        with Scope(self._ledger, "insert"):
+            insertion = Insertion(self._ledger, row, touch=True)
+            insertion.run(self._state.root_or_new(row.namespace), 0)
+            told = journal_insert(self._ledger, insertion, row.end)
+            last = insertion.steps[-1].node.id
+        return Inserted(told.prefix_len, last, list(told.adopted_full), list(told.adopted_swa))
 
     def evict(self, full_tokens: int = 0, swa_tokens: int = 0) -> Evicted:
         """Free at least so many tokens where that many are evictable; returns what was freed. O(freed)."""
         self._ledger.check_writer()
-        full = self._arithmetic.ceil(check_count(full_tokens, "full_tokens"))
-        swa = self._arithmetic.ceil(check_count(swa_tokens, "swa_tokens"))
+        full_tokens = min(check_count(full_tokens, "full_tokens"), self.config.full_tokens)
+        swa_tokens = min(check_count(swa_tokens, "swa_tokens"), self.config.swa_tokens)
+        full, swa = self._arithmetic.ceil(full_tokens), self._arithmetic.ceil(swa_tokens)
         with Scope(self._ledger, "evict"):
             gone_full, gone_swa = evict(self._ledger, full, swa)
         page = self.config.page_size
@@ -306,23 +285,19 @@ class HybridCache:
     def free(self, slots: Any) -> None:
         """Free caller-held pages, both sides. ForeignSlots, DoubleFree, UnalignedLength. O(pages)."""
         pages = self._own_pages(slots, "free")
-        if not len(pages):
-            return
-        swa = self._state.pages.peers(pages)
-        pool = Pool.BOTH if swa.any() else Pool.FULL
-        with Scope(self._ledger, "free"):
-            self._ledger.apply(PagesFreed(None, pool, Cause.CALLER, pages, swa))
+        if len(pages):
+            with Scope(self._ledger, "free"):
+                free_held(self._ledger, None, pages, Cause.CALLER)
 
     def free_swa(self, slots: Any) -> None:
         """Free the SWA side of caller-held pages; DoubleFree where there is no peer. O(pages)."""
         pages = self._own_pages(slots, "free_swa")
-        if not len(pages):
-            return
         swa = self._state.pages.peers(pages)
         if not swa.all():
             raise DoubleFree(f"free_swa: page {int(pages[swa == 0][0])} has no SWA peer")
-        with Scope(self._ledger, "free_swa"):
-            self._ledger.apply(PagesFreed(None, Pool.SWA, Cause.CALLER, pages, swa))
+        if len(pages):
+            with Scope(self._ledger, "free_swa"):
+                free_held_swa(self._ledger, None, pages, Cause.CALLER)
 
     # Transactions and the life of the cache
 
@@ -370,15 +345,11 @@ class HybridCache:
             return as_slots([])
         state, table, page = self._state, self._state.pages, self.config.page_size
         if pages > table.free_full:
-            raise OutOfSlots(
-                "full", num_tokens, table.free_full * page, (table.tree_full - state.locked_full) * page
-            )
+            raise OutOfSlots("full", num_tokens, table.free_full * page, state.evictable_full * page)
         if with_swa and pages > table.free_swa:
-            raise OutOfSlots(
-                "swa", num_tokens, table.free_swa * page, (table.tree_swa - state.locked_swa) * page
-            )
+            raise OutOfSlots("swa", num_tokens, table.free_swa * page, state.evictable_swa * page)
         with Scope(self._ledger, op):
-            full, _ = take_pages(self._ledger, pages, pages if with_swa else 0, None, None)
+            full = take_pages(self._ledger, pages, with_swa=with_swa, owner=None, row_start=None)
         return self._arithmetic.to_slots(full)
 
     def _own_pages(self, slots: Any, what: str) -> Pages:
@@ -386,23 +357,6 @@ class HybridCache:
         pages = self._arithmetic.to_pages(slots)
         self._state.pages.check_owned(pages, CALLER, what)
         return pages
-
-    def _check_protected(self, namespace: str, key: bytes, protected: Pages) -> None:
-        """The protected part of an insert must be the tree's own pages for those tokens."""
-        if not len(protected):
-            return
-        limit = len(protected) * self._state.page_bytes
-        found = walk(self._state, namespace, key, limit)
-        if found.reached * 4 < limit:
-            raise ForeignSlots(f"protected tokens past {found.reached} are not in the tree")
-        page = self.config.page_size
-        for node in found.path:
-            start = node.start // page
-            expected = protected[start : node.end // page]
-            differs = expected != node.full[: len(expected)]
-            if differs.any():
-                at = (start + int(differs.argmax())) * page
-                raise ForeignSlots(f"protected slots from token {at} on are not those of node {node.id}")
 
     def _live_lease(self, lease: Lease, call: str) -> LeaseState | None:
         """The state behind a receipt; None, and a journaled no-op, after a reset."""
@@ -414,7 +368,7 @@ class HybridCache:
         state = self._state.leases.get(lease.id)
         if state is lease._state:
             return state
-        if state is None and lease.generation < self._state.generation:
+        if lease._state.cut_by_reset:
             with Scope(self._ledger, call):
                 self._ledger.apply(CallIgnored(call, lease.id, None, lease.generation))
             return None

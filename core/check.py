@@ -10,15 +10,25 @@ import numpy as np
 
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.node import Node, parent_of
-from kvledger.core.page_table import CALLER, DEFERRED, FREE, SWA_BOUND, SWA_DEFERRED, SWA_FREE, TREE
+from kvledger.core.page_table import (
+    CALLER,
+    DEFERRED,
+    FIRST_REQUEST,
+    FREE,
+    SWA_BOUND,
+    SWA_DEFERRED,
+    SWA_FREE,
+    TREE,
+)
 from kvledger.core.state import CacheState
 
 Violation = tuple[str, str]
 
 
-def check(state: CacheState) -> None:
-    """Raise InvariantViolation with everything that is wrong."""
+def check(state: CacheState, memory: list[Violation]) -> None:
+    """Raise InvariantViolation with everything that is wrong; `memory` is what the pools found themselves."""
     found = [
+        *memory,
         *_tree(state),
         *_locks(state),
         *_bindings(state),
@@ -177,6 +187,6 @@ def _requests(state: CacheState) -> Iterator[Violation]:
                 "row-safety",
                 f"request {request.id!r} has {request.reserved} slots for {request.row_pages} pages",
             )
-    held = int((table.owner >= 2).sum())
+    held = int((table.owner >= FIRST_REQUEST).sum())
     if held != own_total:
         yield "conservation", f"requests hold {held} pages, their rows name {own_total}"

@@ -14,11 +14,8 @@ import numpy as np
 
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import (
-    Cause,
     Origin,
     Pages,
-    PagesFreed,
-    Pool,
     PrefixInserted,
     RequestRowChanged,
     RollbackCause,
@@ -29,16 +26,17 @@ from kvledger.core.locking import lock, release
 from kvledger.core.matching import live_run
 from kvledger.core.node import Node, parent_of
 from kvledger.core.results import Committed
-from kvledger.core.state import RequestState
+from kvledger.core.state import LeaseState, RequestState
 from kvledger.core.transaction import Ledger
 
 
-def insert_own(ledger: Ledger, request: RequestState, upto: int, touch: bool) -> Insertion:
+def insert_own(
+    ledger: Ledger, request: RequestState, lease: LeaseState, upto: int, *, touch: bool
+) -> Insertion:
     """Insert the request's own pages before token `upto`, a page multiple past the protected length."""
     state = ledger.state
     page = state.page_size
-    base, end = request.protected // page, upto // page
-    lease_node = None if request.lease is None else request.lease.node
+    base, end = lease.length // page, upto // page
     insertion = Insertion(
         ledger,
         Row(
@@ -53,59 +51,60 @@ def insert_own(ledger: Ledger, request: RequestState, upto: int, touch: bool) ->
         ),
         touch,
     )
-    insertion.run(state.root_or_new(request.namespace) if lease_node is None else lease_node, base)
+    insertion.run(state.root_or_new(request.namespace) if lease.node is None else lease.node, base)
     return insertion
 
 
-def journal_insert(
-    ledger: Ledger, insertion: Insertion, upto: int, protected_len: int, swa_evicted_len: int
-) -> None:
+def journal_insert(ledger: Ledger, insertion: Insertion, upto: int) -> PrefixInserted:
     """Tell what the insert amounts to, up to page `upto`; what was refused past it is undone already."""
     row, page = insertion.row, ledger.state.page_size
-    ledger.apply(
-        PrefixInserted(
-            row.namespace,
-            row.owner,
-            upto * page,
-            (row.end - upto) * page,
-            insertion.reached * page,
-            protected_len,
-            swa_evicted_len,
-            tuple(insertion.adopted(upto, (FULL_AND_SWA, FULL_ONLY))),
-            tuple(insertion.adopted(upto, (FULL_AND_SWA, SWA_ONLY))),
-            insertion.duplicates(upto),
-        )
+    told = PrefixInserted(
+        row.namespace,
+        row.owner,
+        upto * page,
+        (row.end - upto) * page,
+        insertion.reached * page,
+        row.base * page,
+        row.dead * page,
+        tuple(insertion.adopted(upto, (FULL_AND_SWA, FULL_ONLY))),
+        tuple(insertion.adopted(upto, (FULL_AND_SWA, SWA_ONLY))),
+        insertion.duplicates(upto),
     )
+    ledger.apply(told)
+    return told
 
 
-def publish(ledger: Ledger, request: RequestState) -> None:
+def publish(ledger: Ledger, request: RequestState, lease: LeaseState) -> None:
     """Insert all whole computed pages, without matching again: what finish and retract do."""
     page = ledger.state.page_size
     upto = request.computed // page * page
     if upto > request.protected:
-        insertion = insert_own(ledger, request, upto, touch=True)
-        journal_insert(ledger, insertion, upto // page, request.protected, request.frontier)
+        insertion = insert_own(ledger, request, lease, upto, touch=True)
+        journal_insert(ledger, insertion, upto // page)
 
 
-def commit(ledger: Ledger, request: RequestState, upto: int) -> Committed:
+def commit(ledger: Ledger, request: RequestState, old_lease: LeaseState, upto: int) -> Committed:
     """Publish the first `upto` tokens (a page multiple past the protected length) and lock them."""
-    state = ledger.state
-    page = state.page_size
-    protected, old_lease = request.protected, request.lease
-    insertion = insert_own(ledger, request, upto, touch=False)
-    accepted, node = _accepted(insertion, None if old_lease is None else old_lease.node, protected // page)
+    page = ledger.state.page_size
+    protected = old_lease.length
+    base = protected // page
+    insertion = insert_own(ledger, request, old_lease, upto, touch=False)
+    accepted, node = _accepted(insertion, old_lease.node, base)
     refused = upto - accepted * page
     if refused:
         _undo_refused(ledger, request, insertion, accepted, upto)
-        if accepted * page <= protected:
+        if accepted <= base:
             return Committed(protected, [], upto - protected)
-    journal_insert(ledger, insertion, accepted, protected, request.frontier)
-    length = accepted * page
-    full_length = max(length, min(insertion.reached * page, upto))
-    lease = lock(ledger, node, request.namespace, length, full_length, request.id)
-    if old_lease is not None:
-        release(ledger, old_lease)
-    base = protected // page
+    journal_insert(ledger, insertion, accepted)
+    lease = lock(
+        ledger,
+        node,
+        namespace=request.namespace,
+        length=accepted * page,
+        full_length=max(accepted, insertion.reached) * page,
+        request_id=request.id,
+    )
+    release(ledger, old_lease)
     tree_pages = _path_pages(lease.node, base, accepted, page)
     changed = np.flatnonzero(tree_pages != request.row[base:accepted])
     ranges: list[TokenRange] = []
@@ -115,17 +114,7 @@ def commit(ledger: Ledger, request: RequestState, upto: int) -> Committed:
         pages = tree_pages[first - base : last - base]
         ranges = _ranges(changed + base, page)
     ledger.apply(RequestRowChanged(request.id, request.epoch, lease.id, first, pages, request.row_pages))
-    return Committed(length, ranges, refused)
-
-
-def free_own(ledger: Ledger, request: RequestState, first_page: int, cause: Cause) -> None:
-    """Give back the request's own pages from index `first_page` of its row on, both sides."""
-    full = request.row_slice(first_page, request.row_pages)
-    if not len(full):
-        return
-    swa = ledger.state.pages.peers(full)
-    pool = Pool.BOTH if swa.any() else Pool.FULL
-    ledger.apply(PagesFreed(request.id, pool, cause, full, swa))
+    return Committed(accepted * page, ranges, refused)
 
 
 def _accepted(insertion: Insertion, start: Node | None, base: int) -> tuple[int, Node | None]:

@@ -11,7 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 MAX_PAGES = 2**31 - 1
 """A page number must fit an int32, whatever `mapping_dtype` is: event blobs store it so."""
 
-Layers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(max_length=4096)]
+MAX_PAGE_SIZE = 65_536
+"""Far above any kernel's page; a larger number is a mistake for a pool size."""
+
+MAX_LAYERS = 4_096
+"""Far above any model's; bounds what a configuration read from a journal can ask for."""
+
+Count = Annotated[int, Field(strict=True, gt=0)]
+Layers = Annotated[tuple[Annotated[int, Field(strict=True, ge=0)], ...], Field(max_length=MAX_LAYERS)]
 
 
 class KVLayout(BaseModel):
@@ -25,8 +32,8 @@ class KVLayout(BaseModel):
 
     full_layers: Layers
     swa_layers: Layers
-    kv_heads: int = Field(gt=0)
-    head_dim: int = Field(gt=0)
+    kv_heads: Count
+    head_dim: Count
     dtype: Literal["float16", "bfloat16", "float32", "float64"] = "float32"
 
     @model_validator(mode="after")
@@ -52,10 +59,10 @@ class CacheConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    page_size: int = Field(gt=0, le=65_536)
-    sliding_window: int = Field(gt=0, le=2**31 - 1)
-    full_tokens: int = Field(gt=0)
-    swa_tokens: int = Field(gt=0)
+    page_size: Count = Field(le=MAX_PAGE_SIZE)
+    sliding_window: Count = Field(le=MAX_PAGES)
+    full_tokens: Count
+    swa_tokens: Count
     device: str = "cpu"
     layout: KVLayout | None = None
     locked_recovery: Literal["remap", "skip"] = "remap"

@@ -5,6 +5,7 @@ the SWA page beside each Full page, written once per transaction, at commit. KV 
 engine through `write`, never while a transaction is open, so a rollback finds it untouched.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class DevicePools:
         self._free_full = FreePages(config.full_pages)
         self._free_swa = FreePages(config.swa_pages)
         self._table: PageTable | None = None
-        self._busy: Any = None
+        self._busy: Callable[[], bool] = lambda: False
         self.k: dict[int, torch.Tensor] = {}
         self.v: dict[int, torch.Tensor] = {}
         self._is_swa: dict[int, bool] = {}
@@ -55,7 +56,7 @@ class DevicePools:
                     self.v[layer] = torch.zeros((slots, *shape), dtype=dtype, device=self.device)
                     self._is_swa[layer] = swa
 
-    def bind(self, table: PageTable, busy: Any) -> None:
+    def bind(self, table: PageTable, busy: Callable[[], bool]) -> None:
         """Give the pools the cache's page table and a callable that says if a transaction is open."""
         self._table = table
         self._busy = busy
@@ -102,7 +103,7 @@ class DevicePools:
             array = array.copy()
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
-    def write(self, layer: int, slots: Any, k: torch.Tensor, v: torch.Tensor) -> None:
+    def write(self, layer: int, slots: Any, k: Any, v: Any) -> None:
         """Write `k` and `v`, each [n, kv_heads, head_dim], for the Full slots `slots` (int64[n]).
 
         An SWA layer stores them in the peers of the slots. Slots must be held by a request or the caller
@@ -120,11 +121,13 @@ class DevicePools:
             raise ForeignSlots(f"slot {int(rows[foreign][0])} is held by no request or caller")
         expected = (len(rows), *self.k[layer].shape[1:])
         for name, tensor in (("k", k), ("v", v)):
+            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.is_meta:
+                raise InvalidArgument(f"{name} must be a floating-point torch tensor that holds data")
             if tuple(tensor.shape) != expected:
                 raise InvalidArgument(f"{name} must be of shape {expected}, not {tuple(tensor.shape)}")
-        index = self.to_device(self._peers(rows, pages) if self._is_swa[layer] else rows)
-        self.k[layer][index] = k.to(self.k[layer].dtype)
-        self.v[layer][index] = v.to(self.v[layer].dtype)
+        index = self._index(layer, rows, pages)
+        for pool, tensor in ((self.k, k), (self.v, v)):
+            pool[layer][index] = tensor.detach().to(device=self.device, dtype=pool[layer].dtype)
 
     def read(self, layer: int, slots: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """The `k` and `v` of Full slots, each [n, kv_heads, head_dim]; an SWA layer maps them first.
@@ -133,12 +136,30 @@ class DevicePools:
         """
         rows = as_slots(slots)
         self._check_layer(layer)
-        if self._is_swa[layer]:
-            rows = self._peers(rows, self._pages(rows))
-        else:
-            self._pages(rows)
-        index = self.to_device(rows)
+        index = self._index(layer, rows, self._pages(rows))
         return self.k[layer][index], self.v[layer][index]
+
+    def check(self) -> list[tuple[str, str]]:
+        """What is wrong between host and device: the mirror must be the host's mapping. O(pages)."""
+        mirror = self._mirror.cpu().numpy()
+        wrong = np.flatnonzero(mirror != self._bound().mapping)
+        if not len(wrong) or self._busy():
+            return []
+        return [("mapping", f"the device maps Full page {int(wrong[0])} otherwise than the host")]
+
+    def _index(self, layer: int, slots: Slots, pages: Pages) -> torch.Tensor:
+        """Where a layer keeps Full slots; an SWA layer looks in the device's mirror, as a kernel would."""
+        index = self.to_device(slots)
+        if not self._is_swa[layer]:
+            return index
+        without = self._bound().mapping[pages] == 0
+        if without.any():
+            raise MissingSwa(f"slot {int(slots[without][0])} has no SWA peer")
+        page = self.page_size
+        if page == 1:
+            return self._mirror[index].to(torch.int64)
+        full_pages = index // page
+        return self._mirror[full_pages].to(torch.int64) * page + (index - full_pages * page)
 
     def _pages(self, slots: Slots) -> Pages:
         pages = slots // self.page_size
@@ -146,14 +167,8 @@ class DevicePools:
             raise ForeignSlots("a slot outside the Full pool, or in its padding page")
         return pages
 
-    def _peers(self, slots: Slots, pages: Pages) -> Slots:
-        swa = self._bound().mapping[pages]
-        if not swa.all():
-            raise MissingSwa(f"slot {int(slots[swa == 0][0])} has no SWA peer")
-        return swa * self.page_size + (slots - pages * self.page_size)
-
-    def _check_layer(self, layer: int) -> None:
-        if layer not in self.k:
+    def _check_layer(self, layer: Any) -> None:
+        if not isinstance(layer, int) or layer not in self.k:
             raise InvalidArgument(f"layer {layer} is not in the layout: it has {sorted(self.k)}")
 
     def _bound(self) -> PageTable:

@@ -13,6 +13,8 @@
     +-- InvariantViolation                  broken integrity: stop and keep the evidence
     +-- JournalError                        the journal cannot store or read: the cache stays as it was
         +-- UnknownJournal                  no such database or journal
+        +-- StoreUnavailable                the database is away, locked, full or read-only: may come back
+        +-- NotExported                     rows that no verified file holds are not pruned
         +-- JournalFormatError              stored rows that this version cannot read
 
 Whatever is raised, nothing has changed, and a call that fails validation writes no event.
@@ -94,6 +96,14 @@ class JournalError(CacheError):
 
 class UnknownJournal(JournalError):
     """No such database, or no such journal in it."""
+
+
+class StoreUnavailable(JournalError):
+    """The database refused or did not answer; it may take the same again later."""
+
+
+class NotExported(JournalError):
+    """Rows that were to be pruned and that no verified file holds: export them first."""
 
 
 class JournalFormatError(JournalError):

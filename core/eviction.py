@@ -60,12 +60,10 @@ def make_room(ledger: Ledger, pages: int) -> None:
     if missing_full <= 0 and missing_swa <= 0:
         return
     page = state.page_size
-    evictable_full = table.tree_full - state.locked_full
-    evictable_swa = table.tree_swa - state.locked_swa
-    if missing_full > evictable_full:
-        raise OutOfSlots("full", pages * page, table.free_full * page, evictable_full * page)
-    if missing_swa > evictable_swa:
-        raise OutOfSlots("swa", pages * page, table.free_swa * page, evictable_swa * page)
+    if missing_full > state.evictable_full:
+        raise OutOfSlots("full", pages * page, table.free_full * page, state.evictable_full * page)
+    if missing_swa > state.evictable_swa:
+        raise OutOfSlots("swa", pages * page, table.free_swa * page, state.evictable_swa * page)
     evict(ledger, max(0, missing_full), max(0, missing_swa))
 
 

@@ -13,8 +13,6 @@ from kvledger.core.errors import ForeignSlots, InvalidArgument, UnalignedLength
 from kvledger.core.events import Pages
 
 TOKEN_BYTES = 4
-INT32_MIN = -(2**31)
-INT32_MAX = 2**31 - 1
 TOKEN_DTYPE = np.dtype("<i4")
 
 Slots = npt.NDArray[np.int64]
@@ -22,11 +20,12 @@ Slots = npt.NDArray[np.int64]
 
 def as_integers(values: Any, what: str) -> npt.NDArray[Any]:
     """One-dimensional integer array of a sequence, NumPy array or torch tensor on any device."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
     try:
+        if hasattr(values, "detach"):
+            values = values.detach().cpu().numpy()
         array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        # NotImplementedError, which torch raises for tensors without data, is a RuntimeError.
         raise InvalidArgument(f"{what} must be integers: {error}") from error
     if array.size == 0 and array.ndim == 1:
         return array.astype(np.int64)
@@ -54,8 +53,13 @@ def pack_tokens(tokens: Any) -> bytes:
 
 
 def unpack_tokens(packed: bytes | bytearray) -> npt.NDArray[np.int32]:
-    """The int32[n] array of packed tokens, a copy."""
+    """The int32[n] array of packed tokens, read-only; later changes of a bytearray do not reach it."""
     return np.frombuffer(bytes(packed), dtype=TOKEN_DTYPE)
+
+
+def num_tokens(packed: bytes | bytearray) -> int:
+    """How many tokens are packed."""
+    return len(packed) // TOKEN_BYTES
 
 
 def check_namespace(namespace: Any) -> str:
@@ -81,7 +85,8 @@ def _utf8(text: str, what: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidArgument(f"{what} {text!r} cannot be written as UTF-8") from error
-    return text
+    # A subclass of str would be stored, and compared, by rules of its own.
+    return str.__str__(text)
 
 
 def check_count(value: Any, what: str) -> int:

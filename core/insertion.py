@@ -22,12 +22,11 @@ from kvledger.core.events import (
     NodeTouched,
     Origin,
     Pages,
-    PagesFreed,
-    Pool,
     RecoveryMode,
     SwaRecovered,
     TokenRange,
 )
+from kvledger.core.held_pages import free_held, free_held_swa
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.locking import split
 from kvledger.core.matching import common_bytes
@@ -159,7 +158,7 @@ class Insertion:
                 node.full,
                 incoming,
                 swa,
-                self.ledger.state.tick(),
+                self.ledger.state.ticks(),
                 origin if locked else row.origin,
                 row.origin,
             )
@@ -169,7 +168,6 @@ class Insertion:
     def _grow(self, node: Node, position: int) -> None:
         """New nodes under `node`: a tombstone before `dead`, live ones after it, the leaf one window."""
         row = self.row
-        position = max(position, row.base)
         if row.dead > position:
             end = min(row.dead, row.end)
             self._free_swa_before_dead(position, end)
@@ -196,7 +194,7 @@ class Insertion:
                 bytes(row.key[start * state.page_bytes : end * state.page_bytes]),
                 full,
                 state.pages.peers(full) if live else None,
-                state.tick(),
+                state.ticks(),
                 row.origin,
                 row.origin if live else None,
             )
@@ -208,30 +206,19 @@ class Insertion:
     def _free_incoming(self, start: int, end: int) -> None:
         """Incoming pages that the tree does not need: both sides."""
         self._free_swa_before_dead(start, min(end, self.row.dead))
-        full = self.row.part(start, end)
-        swa = self.ledger.state.pages.peers(full)
-        pool = Pool.BOTH if swa.any() else Pool.FULL
-        self.ledger.apply(PagesFreed(self.row.owner, pool, Cause.DUPLICATE, full, swa))
+        free_held(self.ledger, self.row.owner, self.row.part(start, end), Cause.DUPLICATE)
 
     def _free_swa_before_dead(self, start: int, end: int) -> None:
         """SWA peers that lie before `dead` left the window: freed whatever becomes of their Full page."""
-        if end <= start:
-            return
-        full = self.row.part(start, end)
-        swa = self.ledger.state.pages.peers(full)
-        if not swa.any():
-            return
-        if not swa.all():
-            full, swa = full[swa != 0], swa[swa != 0]
-            full.setflags(write=False)
-            swa.setflags(write=False)
-        self.ledger.apply(PagesFreed(self.row.owner, Pool.SWA, Cause.WINDOW, full, swa))
+        if end > start:
+            full = self.row.part(start, end)
+            free_held_swa(self.ledger, self.row.owner, full, Cause.WINDOW)
 
     def _touch(self, node: Node, end: int) -> None:
         """A node in the last window of the row, or its last one, was used."""
         state = self.ledger.state
         if self.touch and end > self.row.end - state.config.window_pages:
-            self.ledger.apply(NodeTouched((node.id,), state.tick()))
+            self.ledger.apply(NodeTouched((node.id,), state.ticks()))
 
     def _touch_above(self, node: Node) -> None:
         """Nodes at and above the one the insert starts from, as far as the row's last window reaches."""
@@ -243,9 +230,7 @@ class Insertion:
             node = parent_of(node)
         if above:
             above.reverse()
-            first = state.clock + 1
-            state.clock += len(above)
-            self.ledger.apply(NodeTouched(tuple(above), first))
+            self.ledger.apply(NodeTouched(tuple(above), state.ticks(len(above))))
 
     def _step(self, end: int, node: Node, adopted: int, duplicates: int) -> None:
         self.steps.append(Step(end, node, self.ledger.mark(), adopted, duplicates))
@@ -254,7 +239,7 @@ class Insertion:
         """Maximal token ranges that the tree took over, among steps that end at or before page `upto`."""
         page = self.ledger.state.page_size
         ranges: list[TokenRange] = []
-        start = min(self.row.base, self.steps[0].end) if self.steps else 0
+        start = self.row.base
         for step in self.steps:
             if step.end > upto:
                 break

@@ -11,13 +11,15 @@ from kvledger.core.events import (
     LockReleased,
     NodeSplit,
     NodeTouched,
+    Pages,
     PrefixMatched,
     SwaLockReleased,
 )
 from kvledger.core.ids import RequestId
-from kvledger.core.inputs import TOKEN_BYTES
+from kvledger.core.inputs import TOKEN_BYTES, num_tokens
+from kvledger.core.matching import Walk, path_pages, walk
 from kvledger.core.node import Node, parent_of
-from kvledger.core.state import LeaseState
+from kvledger.core.state import CacheState, LeaseState
 from kvledger.core.transaction import Ledger
 
 
@@ -28,9 +30,39 @@ def split(ledger: Ledger, node: Node, at: int) -> Node:
     return ledger.state.nodes[head]
 
 
+def reusable_bytes(state: CacheState, key: bytes | bytearray) -> int:
+    """How much of a request's key a match may cover: whole pages, and never its last token."""
+    pages = max(0, num_tokens(key) - 1) // state.page_size
+    return pages * state.page_bytes
+
+
+def match_and_lock(
+    ledger: Ledger,
+    *,
+    namespace: str,
+    key: bytes | bytearray,
+    limit: int,
+    request_id: RequestId | None = None,
+) -> tuple[Walk, Pages, LeaseState]:
+    """Lock the longest usable prefix of `key[:limit]` (bytes, whole pages). O(limit + path)."""
+    found = walk(ledger.state, namespace, key, limit)
+    pages = path_pages(found, ledger.state.page_size)
+    node = found.path[found.depth - 1] if found.depth else None
+    lease = lock(
+        ledger,
+        node,
+        namespace=namespace,
+        length=found.length,
+        full_length=found.reached,
+        request_id=request_id,
+    )
+    return found, pages, lease
+
+
 def lock(
     ledger: Ledger,
     node: Node | None,
+    *,
     namespace: str,
     length: int,
     full_length: int,
@@ -41,22 +73,19 @@ def lock(
     swa_from = max(0, length - state.window_tokens)
     if node is not None and length < node.end:
         node = split(ledger, node, length)
+    window: list[Node] = []
     if node is not None:
-        top = node
-        window = [node.id]
-        while top.start > swa_from:
-            top = parent_of(top)
-            window.append(top.id)
-        if top.start < swa_from:
-            split(ledger, top, swa_from)
+        window.append(node)
+        while window[-1].start > swa_from:
+            window.append(parent_of(window[-1]))
+        if window[-1].start < swa_from:
+            split(ledger, window[-1], swa_from)
         window.reverse()
     node_id = None if node is None else node.id
     ledger.apply(PrefixMatched(namespace, request_id, length, full_length, node_id))
-    if node is not None:
-        first = state.clock + 1
-        state.clock += len(window)
-        ledger.apply(NodeTouched(tuple(window), first))
-        _check_live(node, swa_from)
+    if window:
+        ledger.apply(NodeTouched(tuple(n.id for n in window), state.ticks(len(window))))
+        _check_live(window)
     lease = state.new_lease_id()
     ledger.apply(LockAcquired(lease, node_id, namespace, request_id, length, swa_from, state.generation))
     return state.leases[lease]
@@ -74,9 +103,7 @@ def release_swa(ledger: Ledger, lease: LeaseState) -> None:
     ledger.apply(SwaLockReleased(lease.id, node_id, lease.request_id))
 
 
-def _check_live(node: Node, swa_from: int) -> None:
-    current = node
-    while not current.is_root and current.start >= swa_from:
-        if current.swa is None:
-            raise InvariantViolation([("window-match", f"an SWA lock would meet the tombstone {current!r}")])
-        current = parent_of(current)
+def _check_live(window: list[Node]) -> None:
+    for node in window:
+        if node.swa is None:
+            raise InvariantViolation([("window-match", f"an SWA lock would meet the tombstone {node!r}")])

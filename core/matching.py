@@ -32,14 +32,14 @@ class Walk(NamedTuple):
     """A descent along some tokens.
 
     `path`: nodes whose tokens match, the last one perhaps only in part. `reached`: how far Full matches.
-    `length`: the longest usable prefix; `depth`: how many nodes of the path it needs. Tokens.
+    `length`: the longest usable prefix; `depth`: how many nodes of the path it needs; `run`: live tokens
+    since the last tombstone where the walk ended. Tokens.
     """
 
     path: list[Node]
     reached: int
     length: int
     depth: int
-    tombstoned: bool
     run: int
 
 
@@ -65,13 +65,13 @@ def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) 
             run = 0
             tombstoned = True
         else:
-            run += size >> 2
+            run += size // TOKEN_BYTES
             if not tombstoned or run >= window:
-                length = offset >> 2
+                length = offset // TOKEN_BYTES
                 depth = len(path)
         if size != len(edge):
             break
-    return Walk(path, offset >> 2, length, depth, tombstoned, run)
+    return Walk(path, offset // TOKEN_BYTES, length, depth, run)
 
 
 def path_pages(found: Walk, page_size: int) -> Pages:
@@ -99,7 +99,7 @@ def explain(found: Walk, state: CacheState, tokens: int) -> Explanation:
         tokens=tokens,
         length=found.length,
         full_length=found.reached,
-        branch_length=max(found.length, found.reached),
+        branch_length=found.reached,
         reason=reason,
         first_tombstone=None if tombstone is None else (tombstone.id, tombstone.start, tombstone.end),
         live_tokens=found.run,

@@ -9,12 +9,13 @@ from typing import Final
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import Origin, Pages
 from kvledger.core.ids import NodeId
+from kvledger.core.inputs import TOKEN_BYTES
 
 ROOT_ID: Final = NodeId(0)
 
 
 class Node:
-    """Mutable state of one node; only `changes/` writes to it."""
+    """Mutable state of one node. `changes/` writes to it, and the recency queues to their three marks."""
 
     __slots__ = (
         "children",
@@ -41,20 +42,21 @@ class Node:
         id: NodeId,
         parent: "Node | None",
         namespace: str,
+        *,
         key: bytes,
         start: int,
         full: Pages,
         swa: Pages | None,
         stamp: int,
-        full_origin: Origin | None,
-        swa_origin: Origin | None,
+        full_origin: Origin | None = None,
+        swa_origin: Origin | None = None,
     ) -> None:
         self.id = id
         self.parent = parent
         self.namespace = namespace
         self.key = key
         self.start = start
-        self.end = start + len(key) // 4
+        self.end = start + len(key) // TOKEN_BYTES
         self.full = full
         self.swa = swa
         self.stamp = stamp

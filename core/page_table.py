@@ -5,15 +5,17 @@ a request. An SWA page is free, deferred or bound; a bound one belongs wherever 
 it belongs. Frees take effect when the outermost transaction commits. One exception: pages that
 eviction took from unlocked nodes count as free at once and are handed out first (the reuse list).
 
-Written by `changes/` alone, always through a method that has its reverse beside it; reverses are called
-in exactly the opposite order, so lists can be cut where they were extended.
+Written by `changes/`, and by the ledger where pages are chosen and where a transaction ends; always through
+a method that has its reverse beside it. Reverses are called in exactly the opposite order, so lists can
+be cut where they were extended.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from kvledger.core.errors import DoubleFree, ForeignSlots
+from kvledger.core.errors import DoubleFree, ForeignSlots, InvariantViolation
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.pools import PageAllocator, PoolChanges
@@ -54,10 +56,12 @@ class PageTable:
         "swa_state",
         "tree_full",
         "tree_swa",
+        "vet",
     )
 
-    def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator) -> None:
+    def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator, *, vet: bool) -> None:
         self.allocator = allocator
+        self.vet = vet  # the allocator is an engine's own: look at what it hands out
         self.mapping = np.zeros(full_pages + 1, dtype=np.int64)
         self.owner = np.zeros(full_pages + 1, dtype=np.int32)
         self.swa_state = np.zeros(swa_pages + 1, dtype=np.int8)
@@ -117,6 +121,11 @@ class PageTable:
                 fresh = self.allocator.allocate(missing_full, missing_swa)
                 if fresh is None:
                     return None
+                if self.vet:
+                    fresh = (
+                        _vetted(fresh[0], missing_full, self.owner, "Full"),
+                        _vetted(fresh[1], missing_swa, self.swa_state, "SWA"),
+                    )
                 new_full = np.concatenate((spare_full, fresh[0])) if len(spare_full) else fresh[0]
                 new_swa = np.concatenate((spare_swa, fresh[1])) if len(spare_swa) else fresh[1]
             self.spare_full = self.spare_full[len(spare_full) :]
@@ -181,7 +190,7 @@ class PageTable:
 
     # Freeing. `reusable` frees count as free at once, others wait for the outermost commit.
 
-    def free_full_pages(self, full: Pages, from_tree: bool, reusable: bool) -> int:
+    def free_full_pages(self, full: Pages, *, from_tree: bool, reusable: bool) -> int:
         """Full pages lose their owner; their mapping must be dealt with apart. Returns the owner."""
         before = int(self.owner[full[0]])
         n = len(full)
@@ -192,20 +201,20 @@ class PageTable:
         if reusable:
             self.owner[full] = FREE
             self.free_full += n
-            self.reuse_full = [*self.reuse_full, full]
+            self.reuse_full.append(full)
         else:
             self.owner[full] = DEFERRED
             self.held_full += n
             self.deferred_full.append(full)
         return before
 
-    def unfree_full_pages(self, full: Pages, from_tree: bool, reusable: bool, owner: int) -> None:
+    def unfree_full_pages(self, full: Pages, *, from_tree: bool, reusable: bool, owner: int) -> None:
         """Reverse of `free_full_pages`."""
         n = len(full)
         self.owner[full] = owner
         if reusable:
             self.free_full -= n
-            self.reuse_full = self.reuse_full[:-1]
+            self.reuse_full.pop()
         else:
             self.held_full -= n
             self.deferred_full.pop()
@@ -214,7 +223,7 @@ class PageTable:
         else:
             self.held_full += n
 
-    def free_swa_pages(self, full: Pages, swa: Pages, from_tree: bool, reusable: bool) -> None:
+    def free_swa_pages(self, full: Pages, swa: Pages, *, from_tree: bool, reusable: bool) -> None:
         """SWA pages, the peers of `full`, are freed and the mapping of `full` cleared."""
         n = len(swa)
         self.mapping[full] = 0
@@ -226,20 +235,20 @@ class PageTable:
         if reusable:
             self.swa_state[swa] = SWA_FREE
             self.free_swa += n
-            self.reuse_swa = [*self.reuse_swa, swa]
+            self.reuse_swa.append(swa)
         else:
             self.swa_state[swa] = SWA_DEFERRED
             self.held_swa += n
             self.deferred_swa.append(swa)
 
-    def unfree_swa_pages(self, full: Pages, swa: Pages, from_tree: bool, reusable: bool) -> None:
+    def unfree_swa_pages(self, full: Pages, swa: Pages, *, from_tree: bool, reusable: bool) -> None:
         """Reverse of `free_swa_pages`."""
         n = len(swa)
         self.mapping[full] = swa
         self.swa_state[swa] = SWA_BOUND
         if reusable:
             self.free_swa -= n
-            self.reuse_swa = self.reuse_swa[:-1]
+            self.reuse_swa.pop()
         else:
             self.held_swa -= n
             self.deferred_swa.pop()
@@ -303,6 +312,26 @@ class PageTable:
             self.spare_full = EMPTY
             self.spare_swa = EMPTY
             self.allocator.give_back(full, swa)
+
+
+def _vetted(pages: Any, wanted: int, state: npt.NDArray[Any], pool: str) -> Pages:
+    """An owned copy of the pages an engine's allocator handed out; InvariantViolation for what it may not."""
+    try:
+        own = np.array(pages, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvariantViolation([("conservation", f"the allocator's {pool} pages are no array")]) from error
+    wrong = ""
+    if own.shape != (wanted,):
+        wrong = f"has the shape {own.shape} where {wanted} pages were asked for"
+    elif wanted and (int(own.min()) < 1 or int(own.max()) >= len(state)):
+        wrong = f"names pages outside 1 to {len(state) - 1}"
+    elif (state[own] != FREE).any():
+        wrong = "names a page that is not free"
+    elif len(np.unique(own)) != wanted:
+        wrong = "names a page twice"
+    if wrong:
+        raise InvariantViolation([("conservation", f"what the allocator handed out for {pool} {wrong}")])
+    return own
 
 
 def _consume(chunks: list[Pages], wanted: int) -> tuple[list[Pages], list[Pages], int]:

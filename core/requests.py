@@ -5,29 +5,21 @@ is progress: tokens, how many have slots, how many are computed, the frontier. P
 event, but an open transaction remembers it and puts it back.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kvledger.core.commit import commit, free_own, publish
-from kvledger.core.errors import InvalidArgument, InvariantViolation, StaleLease
-from kvledger.core.events import (
-    CallIgnored,
-    Cause,
-    PagesAllocated,
-    PagesFreed,
-    Pool,
-    RequestClosed,
-    RequestOpened,
-    RequestRowChanged,
-)
+from kvledger.core.commit import commit, publish
+from kvledger.core.errors import InvalidArgument, StaleLease
+from kvledger.core.events import CallIgnored, Cause, RequestClosed, RequestOpened, RequestRowChanged
 from kvledger.core.eviction import make_room
 from kvledger.core.free_pages import EMPTY
+from kvledger.core.held_pages import free_held, free_held_swa, take_pages
 from kvledger.core.ids import RequestId
-from kvledger.core.inputs import PageArithmetic, Slots, check_count, pack_tokens, unpack_tokens
-from kvledger.core.locking import lock, release, release_swa
-from kvledger.core.matching import path_pages, walk
+from kvledger.core.inputs import PageArithmetic, Slots, check_count, num_tokens, pack_tokens, unpack_tokens
+from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
 from kvledger.core.results import Committed, Lease
 from kvledger.core.state import LeaseState, RequestState
 from kvledger.core.transaction import Ledger, Scope
@@ -36,8 +28,9 @@ from kvledger.core.transaction import Ledger, Scope
 class Request:
     """One request of a scheduler. Made by `HybridCache.open_request`, closed by finish or abort.
 
-    Every method of a closed request, or of one born in an undone transaction, raises StaleLease; after
-    a reset `finish` and `abort` are journaled no-ops. Properties read the state as it is now.
+    Every method of a closed request, or of one born in an undone transaction, raises StaleLease, and so do
+    `slots` and `lease`; after a reset `finish` and `abort` are journaled no-ops. Lengths and counts go
+    on telling what they were last.
     """
 
     __slots__ = ("_arithmetic", "_ledger", "_state")
@@ -67,7 +60,7 @@ class Request:
     @property
     def num_tokens(self) -> int:
         """How many token ids it has."""
-        return len(self._state.tokens) // 4
+        return num_tokens(self._state.tokens)
 
     @property
     def prefix_len(self) -> int:
@@ -107,22 +100,24 @@ class Request:
     @property
     def lease(self) -> Lease | None:
         """The lock it holds, None while it waits. It is the request's: `release` refuses it."""
-        lease = self._state.lease
+        state = self._open(self._ledger.check_reader)
+        lease = state.lease
         if lease is None:
             return None
-        pages = self._state.row_slice(0, lease.length // self._arithmetic.page_size)
-        return make_lease(lease, pages, self._arithmetic)
+        pages = state.row_slice(0, lease.length // self._arithmetic.page_size)
+        return Lease.of(lease, pages, self._arithmetic)
 
     @property
     def slots(self) -> Slots:
         """Full slot of each token that has one: int64[reserved], a copy. O(reserved)."""
-        state = self._state
+        state = self._open(self._ledger.check_reader)
         return self._arithmetic.to_slots(state.row[: state.row_pages], state.reserved)
 
     def slots_of(self, start: int, end: int) -> Slots:
         """Full slots of the tokens [start, end), all of which have some: int64[end - start]. O(n)."""
-        state = self._state
-        if not 0 <= start <= end <= state.reserved:
+        state = self._open(self._ledger.check_reader)
+        start, end = check_count(start, "start"), check_count(end, "end")
+        if not start <= end <= state.reserved:
             raise InvalidArgument(f"[{start}, {end}) is not within the {state.reserved} tokens with slots")
         page = self._arithmetic.page_size
         first = start // page
@@ -138,8 +133,7 @@ class Request:
         """
         state = self._open()
         n = check_count(n, "extend")
-        if state.lease is None:
-            raise InvalidArgument(f"request {state.id!r} waits: refresh() it before extend()")
+        self._locked(state, "extend")
         pages = self._arithmetic.ceil(state.reserved + n) - state.row_pages
         if pages <= 0:
             self._note_progress()
@@ -149,7 +143,7 @@ class Request:
         with Scope(ledger, "extend", state.id):
             make_room(ledger, pages)
             self._note_progress()
-            take_pages(ledger, pages, pages, state.id, state.row_pages)
+            take_pages(ledger, pages, with_swa=True, owner=state.id, row_start=state.row_pages)
             state.reserved += n
 
     def computed(self, upto: int | None = None) -> None:
@@ -204,8 +198,9 @@ class Request:
                 f"commit({upto}) of request {state.id!r} ends less than a window of {window} past the "
                 f"frontier {frontier}: nobody could reuse it"
             )
+        lease = self._locked(state, "commit")
         with Scope(self._ledger, "commit", state.id):
-            return commit(self._ledger, state, end)
+            return commit(self._ledger, state, lease, end)
 
     def slide(self) -> int:
         """Give back own SWA slots behind the window, and the SWA lock once it lies there; tokens given back.
@@ -236,8 +231,7 @@ class Request:
                 release_swa(ledger, lease)
             if given_back:
                 full = state.row_slice(start // page, frontier // page)
-                swa = ledger.state.pages.peers(full)
-                ledger.apply(PagesFreed(state.id, Pool.SWA, Cause.WINDOW, full, swa))
+                free_held_swa(ledger, state.id, full, Cause.WINDOW)
         return given_back
 
     def refresh(self) -> None:
@@ -252,18 +246,18 @@ class Request:
         ledger = self._ledger
         with Scope(ledger, "refresh", state.id):
             self._note_progress()
-            page = self._arithmetic.page_size
-            limit = max(0, self.num_tokens - 1) // page * page
-            found = walk(ledger.state, state.namespace, state.tokens, limit * 4)
-            pages = path_pages(found, page)
-            node = found.path[found.depth - 1] if found.depth else None
-            lease = lock(ledger, node, state.namespace, found.length, found.reached, state.id)
-            if old is not None:
+            limit = reusable_bytes(ledger.state, state.tokens)
+            found, pages, lease = match_and_lock(
+                ledger, namespace=state.namespace, key=state.tokens, limit=limit, request_id=state.id
+            )
+            epoch = state.epoch
+            if old is None:
+                epoch = ledger.state.new_epoch()
+            else:
                 release(ledger, old)
-            epoch = ledger.state.new_epoch() if old is None else state.epoch
             ledger.apply(RequestRowChanged(state.id, epoch, lease.id, 0, pages, len(pages)))
+            ledger.state.counters.hit_tokens += found.length - (0 if old is None else old.length)
             start_progress(state, found.length, found.reached)
-            ledger.state.counters.hit_tokens += found.length
 
     def finish(self) -> None:
         """Publish all whole computed pages, give the rest back and close. O(own pages + path)."""
@@ -276,28 +270,34 @@ class Request:
     def retract(self) -> None:
         """Publish like finish, give everything back and wait for `refresh`. O(own pages + path)."""
         state = self._open()
-        if state.lease is None:
-            raise InvalidArgument(f"request {state.id!r} waits already")
+        lease = self._locked(state, "retract")
         with Scope(self._ledger, "retract", state.id):
             self._note_progress()
-            self._give_up(state, state.lease, Cause.RETRACT)
+            self._give_up(state, lease, Cause.RETRACT)
             self._ledger.apply(RequestRowChanged(state.id, state.epoch, None, 0, EMPTY, 0))
             state.reserved = state.computed = state.frontier = state.prefix_len = state.branch_len = 0
 
     # How.
 
-    def _open(self) -> RequestState:
+    def _open(self, check_thread: Callable[[], None] | None = None) -> RequestState:
         """The state of a request that is open, seen from the owning thread."""
-        self._ledger.check_writer()
+        (check_thread or self._ledger.check_writer)()
         state = self._state
         if self._ledger.state.requests.get(state.id) is not state:
             raise StaleLease(f"request {state.id!r} is closed, or was opened in an undone transaction")
         return state
 
+    @staticmethod
+    def _locked(state: RequestState, call: str) -> LeaseState:
+        """The lease of a request that does not wait."""
+        if state.lease is None:
+            raise InvalidArgument(f"request {state.id!r} waits: refresh() it before {call}()")
+        return state.lease
+
     def _close(self, op: str, cause: Cause) -> None:
         state, ledger = self._state, self._ledger
         ledger.check_writer()
-        if ledger.state.requests.get(state.id) is not state and state.generation < ledger.state.generation:
+        if state.closed_by is Cause.RESET:
             with Scope(ledger, op, state.id):
                 ledger.apply(CallIgnored(op, None, state.id, state.generation))
             return
@@ -312,15 +312,13 @@ class Request:
         page = self._arithmetic.page_size
         first = lease.length // page
         if cause is not Cause.ABORT:
-            publish(self._ledger, state)
+            publish(self._ledger, state, lease)
             first = max(first, state.computed // page)
-        free_own(self._ledger, state, first, cause)
+        free_held(self._ledger, state.id, state.row_slice(first, state.row_pages), cause)
         release(self._ledger, lease)
 
     def _note_progress(self) -> None:
         """Let the open transaction put progress back if it is undone."""
-        if not self._ledger.depth:
-            return
         state = self._state
         before = (
             state.reserved,
@@ -351,13 +349,14 @@ def open_request(
         raise InvalidArgument(f"request {request_id!r} is open already")
     if not tokens:
         raise InvalidArgument(f"request {request_id!r} has no tokens")
-    page = arithmetic.page_size
     with Scope(ledger, "open_request", request_id):
-        limit = (len(tokens) // 4 - 1) // page * page
-        found = walk(state, namespace, tokens, limit * 4)
-        pages = path_pages(found, page)
-        node = found.path[found.depth - 1] if found.depth else None
-        lease = lock(ledger, node, namespace, found.length, found.reached, request_id)
+        found, pages, lease = match_and_lock(
+            ledger,
+            namespace=namespace,
+            key=tokens,
+            limit=reusable_bytes(state, tokens),
+            request_id=request_id,
+        )
         ledger.apply(RequestOpened(request_id, namespace, state.new_epoch(), lease.id, pages))
         request = state.requests[request_id]
         request.tokens = bytearray(tokens)
@@ -369,39 +368,5 @@ def open_request(
 def start_progress(state: RequestState, length: int, full_length: int) -> None:
     """A request's progress right after a match."""
     state.reserved = state.computed = state.prefix_len = length
-    state.branch_len = max(length, full_length)
+    state.branch_len = full_length
     state.frontier = 0
-
-
-def take_pages(
-    ledger: Ledger, full: int, swa: int, owner: RequestId | None, row_start: int | None
-) -> tuple[Slots, Slots]:
-    """Allocate pages that are known to be free; `swa` is `full`, or 0 for pages without a peer."""
-    table = ledger.state.pages
-    chosen = table.take(full, swa)
-    if chosen is None:
-        raise InvariantViolation(
-            [("conservation", "the allocator has fewer pages than the cache counts free")]
-        )
-    full_pages, swa_pages, taken = chosen
-    ledger.note(lambda: table.untake(taken))
-    if not swa:
-        swa_pages = np.zeros(full, dtype=np.int64)
-        swa_pages.setflags(write=False)
-    ledger.apply(PagesAllocated(owner, full_pages, swa_pages, row_start))
-    return full_pages, swa_pages
-
-
-def make_lease(state: LeaseState, pages: Slots, arithmetic: PageArithmetic) -> Lease:
-    """The receipt of a lock."""
-    return Lease(
-        state.id,
-        state.length,
-        None if state.node is None else state.node.id,
-        state.swa_from,
-        state.generation,
-        state.request_id,
-        pages,
-        arithmetic,
-        state,
-    )

@@ -1,8 +1,8 @@
 """Reset: everything that hangs on the tree goes, by ordinary events, then the generation rises."""
 
-from kvledger.core.commit import free_own
 from kvledger.core.events import CacheReset, Cause, RequestClosed
 from kvledger.core.eviction import delete
+from kvledger.core.held_pages import free_held
 from kvledger.core.locking import release
 from kvledger.core.node import parent_of
 from kvledger.core.transaction import Ledger
@@ -15,7 +15,7 @@ def reset(ledger: Ledger) -> None:
         lease = request.lease
         first = request.protected // state.page_size
         if lease is not None:
-            free_own(ledger, request, first, Cause.RESET)
+            free_held(ledger, request.id, request.row_slice(first, request.row_pages), Cause.RESET)
             release(ledger, lease, by_reset=True)
         ledger.apply(RequestClosed(request.id, Cause.RESET))
     for lease in list(state.leases.values()):

@@ -70,6 +70,22 @@ class Lease:
     _arithmetic: PageArithmetic = field(repr=False)
     _state: LeaseState = field(repr=False)
 
+    @classmethod
+    def of(cls, state: LeaseState, pages: Pages, arithmetic: PageArithmetic) -> "Lease":
+        """The receipt of a lock that holds now; `pages` are the Full pages under it."""
+        node_id = None if state.node is None else state.node.id
+        return cls(
+            state.id,
+            state.length,
+            node_id,
+            state.swa_from,
+            state.generation,
+            state.request_id,
+            pages,
+            arithmetic,
+            state,
+        )
+
     @property
     def slots(self) -> Slots:
         """Full slots under the lock: int64[length]. O(length)."""
@@ -138,7 +154,6 @@ class Statistics:
     resets: int
     nodes: int
     mixed_nodes: int
-    mixed_nodes_total: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,7 +171,7 @@ class NodeView:
     swa_lock: int
     last_access: int
     children: tuple[NodeId, ...]
-    full_origin: Origin
+    full_origin: Origin | None
     swa_origin: Origin | None
 
     @property

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from kvledger.core.config import CacheConfig
-from kvledger.core.events import Event, Pages
+from kvledger.core.events import Cause, Event, Pages
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.ids import LeaseId, NodeId, RequestId
+from kvledger.core.inputs import TOKEN_BYTES
 from kvledger.core.node import ROOT_ID, Node
-from kvledger.core.page_table import PageTable
+from kvledger.core.page_table import FIRST_REQUEST, PageTable
 from kvledger.core.pools import PageAllocator
 from kvledger.core.recency import Recency
 
@@ -31,13 +32,13 @@ FIRST_ROW_PAGES = 64
 class LeaseState:
     """One lock that holds: Full from `node` to the root, SWA on [swa_from, length) while `swa_held`."""
 
-    __slots__ = ("generation", "id", "length", "namespace", "node", "request_id", "swa_from", "swa_held")
+    __slots__ = ("cut_by_reset", "generation", "id", "length", "node", "request_id", "swa_from", "swa_held")
 
     def __init__(
         self,
         id: LeaseId,
         node: Node | None,
-        namespace: str,
+        *,
         request_id: RequestId | None,
         length: int,
         swa_from: int,
@@ -45,12 +46,12 @@ class LeaseState:
     ) -> None:
         self.id = id
         self.node = node
-        self.namespace = namespace
         self.request_id = request_id
         self.length = length
         self.swa_from = swa_from
         self.swa_held = True
         self.generation = generation
+        self.cut_by_reset = False
 
 
 class RequestState:
@@ -61,6 +62,7 @@ class RequestState:
 
     __slots__ = (
         "branch_len",
+        "closed_by",
         "computed",
         "epoch",
         "frontier",
@@ -76,18 +78,17 @@ class RequestState:
         "tokens",
     )
 
-    def __init__(
-        self, id: RequestId, namespace: str, epoch: int, ordinal: int, generation: int, tokens: bytearray
-    ) -> None:
+    def __init__(self, id: RequestId, namespace: str, *, epoch: int, ordinal: int, generation: int) -> None:
         self.id = id
         self.namespace = namespace
         self.epoch = epoch
         self.ordinal = ordinal
         self.generation = generation
         self.lease: LeaseState | None = None
+        self.closed_by: Cause | None = None
         self.row: Pages = np.empty(FIRST_ROW_PAGES, dtype=np.int64)
         self.row_pages = 0
-        self.tokens = tokens
+        self.tokens = bytearray()
         self.reserved = 0
         self.computed = 0
         self.frontier = 0
@@ -136,13 +137,13 @@ class Counters:
 class CacheState:
     """Tree, leases, requests and pages of one cache."""
 
-    def __init__(self, config: CacheConfig, allocator: PageAllocator) -> None:
+    def __init__(self, config: CacheConfig, allocator: PageAllocator, *, vet: bool) -> None:
         self.config = config
         self.page_size = config.page_size
-        self.page_bytes = config.page_size * 4
+        self.page_bytes = config.page_size * TOKEN_BYTES
         self.window = config.sliding_window
         self.window_tokens = config.window_pages * config.page_size
-        self.pages = PageTable(config.full_pages, config.swa_pages, allocator)
+        self.pages = PageTable(config.full_pages, config.swa_pages, allocator, vet=vet)
         self.recency = Recency(config.sliding_window)
         self.roots: dict[str, Node] = {}
         self.nodes: dict[NodeId, Node] = {}
@@ -150,20 +151,23 @@ class CacheState:
         self.requests: dict[RequestId, RequestState] = {}
         self.generation = 0
         self.clock = 0
+        self.torn = False  # a change or its reverse has begun and is not known to have ended
         self.locked_full = 0  # pages of nodes with a Full lock
         self.locked_swa = 0
         self.counters = Counters()
         self.next_node = 1
         self.next_lease = 1
         self.next_epoch = 1
-        self.next_owner = 2
+        self.next_owner = FIRST_REQUEST
 
     def apply(self, event: Event) -> Token:
-        """Carry out one event; returns what `revert` needs."""
+        """Carry out one event; returns what `revert` needs. `torn` stays set until that has been kept."""
+        self.torn = True
         return CHANGES[type(event)](self, event)
 
     def revert(self, event: Event, token: Token) -> None:
         """Undo one event, the last that was applied and not undone."""
+        self.torn = True
         REVERSES[type(event)](self, event, token)
 
     def new_node_id(self) -> NodeId:
@@ -184,18 +188,28 @@ class CacheState:
         self.next_epoch = number + 1
         return number
 
-    def tick(self) -> int:
-        """The next recency stamp. The clock goes back when a transaction is undone."""
-        self.clock += 1
-        return self.clock
+    def ticks(self, n: int = 1) -> int:
+        """The first of the next `n` recency stamps. The clock goes back when a transaction is undone."""
+        first = self.clock + 1
+        self.clock += n
+        return first
 
-    def root(self, namespace: str) -> Node | None:
-        """The namespace's root, None if it has no nodes."""
-        return self.roots.get(namespace)
+    @property
+    def evictable_full(self) -> int:
+        """Pages of nodes without a Full lock: all of them can be evicted, leaves first."""
+        return self.pages.tree_full - self.locked_full
+
+    @property
+    def evictable_swa(self) -> int:
+        """SWA pages of live nodes without an SWA lock."""
+        return self.pages.tree_swa - self.locked_swa
 
     def root_or_new(self, namespace: str) -> Node:
         """The namespace's root, or one that joins the tree with its first child."""
-        return self.roots.get(namespace) or Node(ROOT_ID, None, namespace, b"", 0, EMPTY, None, 0, None, None)
+        root = self.roots.get(namespace)
+        if root is None:
+            root = Node(ROOT_ID, None, namespace, key=b"", start=0, full=EMPTY, swa=None, stamp=0)
+        return root
 
     def offer(self, node: Node) -> None:
         """Let the eviction queues know that a node may have become evictable."""

@@ -6,16 +6,18 @@ Events are kept until the outermost transaction ends; then they go to the sink, 
 only after the sink took them do frees take effect and the memory hears of it.
 
 Ending the outermost transaction: stage (nothing is left to do: events are applied as they come), hand
-to the sink (may refuse: all is undone), settle pages, tell the allocator (must not fail: if it does,
-host and device no longer agree and the ledger refuses further work).
+to the sink (may refuse: all is undone), settle pages, tell the allocator (must not fail). If something fails
+past the sink, or in the middle of a change or of its reverse, state, journal and memory may no longer
+agree: the ledger then refuses further work, and says why.
 """
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from kvledger.core.errors import InvariantViolation, TransactionError, WrongThread
+from kvledger.core.errors import InvalidArgument, InvariantViolation, TransactionError, WrongThread
 from kvledger.core.events import Event, EventSink, RollbackCause, RolledBack, TransactionRecord
 from kvledger.core.ids import RequestId
 from kvledger.core.state import CacheState
@@ -27,9 +29,10 @@ _Undo = tuple[Event | None, Any]
 class Savepoint:
     """A place in the open transaction that can be rolled back to. Cheap to make."""
 
-    __slots__ = ("clock", "events", "serial", "undos")
+    __slots__ = ("clock", "events", "ledger", "serial", "undos")
 
-    def __init__(self, undos: int, events: int, clock: int, serial: int) -> None:
+    def __init__(self, ledger: "Ledger", *, undos: int, events: int, clock: int, serial: int) -> None:
+        self.ledger = ledger
         self.undos = undos
         self.events = events
         self.clock = clock
@@ -42,7 +45,8 @@ class Ledger:
     __slots__ = (
         "_broken",
         "_dead",
-        "_first_of_transaction",
+        "_ending",
+        "_outermost",
         "_owner",
         "_serial",
         "_undos",
@@ -65,8 +69,9 @@ class Ledger:
         self.undone: list[tuple[int, int]] = []
         self._undos: list[_Undo] = []
         self._serial = 0
-        self._first_of_transaction = 0
-        self._dead: list[tuple[int, int]] = []
+        self._outermost: Savepoint | None = None
+        self._dead: list[tuple[int, int]] = []  # serials (after, until] of savepoints rolled back past
+        self._ending = False
         self._owner: int | None = None
         self._broken = ""
 
@@ -85,7 +90,7 @@ class Ledger:
                 raise WrongThread("the cache belongs to another thread; its owner may call hand_over()")
             self._owner = ident
         if self._broken:
-            raise InvariantViolation([("pool-commit", self._broken)])
+            raise InvariantViolation([("transaction", self._broken)])
 
     def hand_over(self) -> None:
         """Let the next caller own the cache. Not inside a transaction."""
@@ -101,6 +106,7 @@ class Ledger:
         token = self.state.apply(event)
         self._undos.append((event, token))
         self.events.append(event)
+        self.state.torn = False
 
     def note(self, put_back: Callable[[], None]) -> None:
         """Remember how to put back what no event tells: a request's progress, a choice of pages."""
@@ -110,20 +116,34 @@ class Ledger:
     def mark(self) -> Savepoint:
         """A savepoint here."""
         self._serial += 1
-        return Savepoint(len(self._undos), len(self.events), self.state.clock, self._serial)
+        return Savepoint(
+            self,
+            undos=len(self._undos),
+            events=len(self.events),
+            clock=self.state.clock,
+            serial=self._serial,
+        )
 
     def rollback(
         self, to: Savepoint, cause: RollbackCause, reason: str, request_id: RequestId | None = None
     ) -> None:
         """Undo everything since the savepoint, last first, and journal that it was. O(what changed)."""
         state, undos = self.state, self._undos
-        while len(undos) > to.undos:
-            event, token = undos.pop()
-            if event is None:
-                token()
-            else:
-                state.revert(event, token)
+        try:
+            while len(undos) > to.undos:
+                event, token = undos[-1]
+                if event is None:
+                    token()
+                else:
+                    state.revert(event, token)
+                undos.pop()
+                state.torn = False
+        except BaseException as error:
+            self._break("an undone change could not be taken back", error)
+            raise
         state.clock = to.clock
+        while self._dead and self._dead[-1][0] >= to.serial:
+            self._dead.pop()
         self._dead.append((to.serial, self._serial))
         first, end = to.events, len(self.events)
         if end > first:
@@ -136,59 +156,91 @@ class Ledger:
     def begin(self, op: str, request_id: RequestId | None) -> Savepoint:
         """Open a transaction, or a savepoint in the one that is open."""
         self.check_writer()
+        if self._ending:
+            raise TransactionError("the cache cannot be changed while a transaction of it is ending")
+        start = self.mark()
         if not self.depth:
             self.op = op
             self.request_id = request_id
-            self._first_of_transaction = self._serial + 1
+            self._outermost = start
         self.depth += 1
-        return self.mark()
+        return start
 
     def is_current(self, savepoint: Savepoint) -> bool:
         """True if the savepoint was made in the open transaction and has not been rolled back past."""
-        serial = savepoint.serial
-        return (
-            self.depth > 0
-            and serial >= self._first_of_transaction
-            and not any(after < serial <= until for after, until in self._dead)
-        )
+        outermost = self._outermost
+        if savepoint.ledger is not self or outermost is None or savepoint.serial < outermost.serial:
+            return False
+        at = bisect_left(self._dead, (savepoint.serial, 0)) - 1
+        return at < 0 or savepoint.serial > self._dead[at][1]
 
-    def commit(self, start: Savepoint) -> None:
+    def commit(self, start: Savepoint, depth: int) -> None:
         """End a transaction that went well; the outermost one is handed to the sink first."""
-        if self.depth > 1:
+        self._check_innermost(depth)
+        if depth > 1:
             self.depth -= 1
             return
-        if self.events and self.sink is not None:
-            try:
+        stored = False
+        try:
+            self._ending = True
+            if self.events and self.sink is not None:
                 self.sink.append(self._record(rolled_back=False, reason=""))
-            except BaseException:
-                self.rollback(start, RollbackCause.ERROR, "the sink refused the transaction")
-                self.state.pages.abandon()
-                self._close()
-                raise
-        changes = self.state.pages.settle()
-        self._close()
-        if changes is not None:
-            try:
+            stored = True
+            changes = self.state.pages.settle()
+            if changes is not None:
                 self.state.pages.allocator.commit(changes)
-            except BaseException as error:
-                self._broken = (
-                    f"the memory failed to carry out a committed transaction ({type(error).__name__}: "
-                    f"{error}); host and device no longer agree, so the cache refuses further work"
-                )
-                raise
+        except BaseException as error:
+            if stored:
+                self._break("a committed transaction could not be carried out", error)
+            else:
+                self._undo_all(start, RollbackCause.ERROR, "the sink refused the transaction")
+            raise
+        finally:
+            self._close()
 
-    def abort(self, start: Savepoint, error: BaseException) -> None:
+    def abort(self, start: Savepoint, depth: int, error: BaseException, request_id: RequestId | None) -> None:
         """End a transaction that an exception leaves: undo it, and journal it if it had events."""
-        reason = f"{type(error).__name__}: {error}"
-        self.rollback(start, RollbackCause.ERROR, reason, self.request_id)
-        if self.depth > 1:
+        self._check_innermost(depth)
+        if self.state.torn:
+            self._break("a change was cut off in the middle", error)
+        reason = _describe(error)
+        if depth > 1:
             self.depth -= 1
+            self.rollback(start, RollbackCause.ERROR, reason, request_id or self.request_id)
             return
-        self.state.pages.abandon()
-        record = self._record(rolled_back=True, reason=reason) if self.events else None
-        self._close()
-        if record is not None and self.sink is not None:
-            self.sink.append(record)
+        try:
+            self._ending = True
+            self._undo_all(start, RollbackCause.ERROR, reason)
+            if self.events and self.sink is not None:
+                self.sink.append(self._record(rolled_back=True, reason=reason))
+        finally:
+            self._close()
+
+    def _undo_all(self, start: Savepoint, cause: RollbackCause, reason: str) -> None:
+        """Undo the outermost transaction and give the allocator back what was taken in it."""
+        self.rollback(start, cause, reason, self.request_id)
+        try:
+            self.state.pages.abandon()
+        except BaseException as error:
+            self._break("the memory could not take pages back", error)
+            raise
+
+    def _check_innermost(self, depth: int) -> None:
+        """Transactions end in the order opposite to their beginning; otherwise all of it is undone."""
+        if self.depth == depth:
+            return
+        if self.depth > depth and self._outermost is not None:
+            error = TransactionError("a transaction ended while one inside it was open: all was undone")
+            outermost, self.depth = self._outermost, 1
+            self.abort(outermost, 1, error, self.request_id)
+            raise error
+        raise TransactionError("the transaction has ended already")
+
+    def _break(self, what: str, error: BaseException) -> None:
+        self._broken = (
+            f"{what} ({_describe(error)}); state, journal and memory may no longer agree, "
+            f"so the cache refuses further work"
+        )
 
     def _record(self, rolled_back: bool, reason: str) -> TransactionRecord:
         undone = bytearray(len(self.events))
@@ -198,6 +250,8 @@ class Ledger:
 
     def _close(self) -> None:
         self.depth = 0
+        self._ending = False
+        self._outermost = None
         self.events = []
         self.undone = []
         self._undos = []
@@ -207,23 +261,24 @@ class Ledger:
 class Scope:
     """`with Scope(ledger, op):` runs its body as a transaction, or as a savepoint of the open one."""
 
-    __slots__ = ("_ledger", "_op", "_request_id", "start")
+    __slots__ = ("_ledger", "_op", "depth", "request_id", "start")
 
     def __init__(self, ledger: Ledger, op: str, request_id: RequestId | None = None) -> None:
         self._ledger = ledger
         self._op = op
-        self._request_id = request_id
+        self.request_id = request_id
 
     def __enter__(self) -> None:
-        self.start = self._ledger.begin(self._op, self._request_id)
+        self.start = self._ledger.begin(self._op, self.request_id)
+        self.depth = self._ledger.depth
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self._ledger.commit(self.start)
+            self._ledger.commit(self.start, self.depth)
         else:
-            self._ledger.abort(self.start, error)
+            self._ledger.abort(self.start, self.depth, error, self.request_id)
 
 
 class Transaction:
@@ -232,26 +287,24 @@ class Transaction:
     Leaving the block commits, an exception undoes it. Nested blocks are savepoints of the outer one.
     """
 
-    __slots__ = ("_depth", "_ledger", "_scope", "_start", "_state")
+    __slots__ = ("_ledger", "_scope", "_state")
 
     def __init__(self, ledger: Ledger, op: str, request_id: RequestId | None) -> None:
         self._ledger = ledger
         self._scope = Scope(ledger, op, request_id)
         self._state = "new"
-        self._depth = 0
 
     def __enter__(self) -> Self:
         if self._state != "new":
             raise TransactionError("a transaction object is used once")
         self._scope.__enter__()
         self._state = "open"
-        self._start = self._scope.start
-        self._depth = self._ledger.depth
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ledger.check_writer()
         self._state = "ended"
         self._scope.__exit__(kind, error, trace)
 
@@ -266,14 +319,24 @@ class Transaction:
         Raises TransactionError for a savepoint of another transaction or one rolled back past.
         """
         self._check_open()
-        target: object = self._start if to is None else to
+        target: object = self._scope.start if to is None else to
+        if type(reason) is not str:
+            raise InvalidArgument(f"the reason of a rollback must be a string, not {reason!r}")
         if not isinstance(target, Savepoint) or not self._ledger.is_current(target):
             raise TransactionError("that is no savepoint of this transaction, or was rolled back past")
-        if target.serial < self._start.serial:
+        if target.serial < self._scope.start.serial:
             raise TransactionError("that savepoint was made before this transaction began")
-        self._ledger.rollback(target, RollbackCause.CALLER, reason)
+        self._ledger.rollback(target, RollbackCause.CALLER, reason, self._scope.request_id)
 
     def _check_open(self) -> None:
         self._ledger.check_writer()
-        if self._state != "open" or self._ledger.depth != self._depth:
+        if self._state != "open" or self._ledger.depth != self._scope.depth:
             raise TransactionError("the transaction is not the innermost open one")
+
+
+def _describe(error: BaseException) -> str:
+    """An exception in a line, also where it cannot say what it is."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__} (its text could not be had)"

@@ -1,12 +1,9 @@
 """Answers about the state as a whole: sizes, statistics, nodes as values."""
 
-from kvledger.core.events import Origin
 from kvledger.core.inputs import PageArithmetic, unpack_tokens
 from kvledger.core.node import Node, mixed, parent_id
 from kvledger.core.results import NodeView, PoolSizes, Sizes, Statistics
 from kvledger.core.state import CacheState
-
-UNKNOWN = Origin(None, 0)
 
 
 def sizes(state: CacheState) -> Sizes:
@@ -16,14 +13,14 @@ def sizes(state: CacheState) -> Sizes:
         full=PoolSizes(
             config.full_tokens,
             table.free_full * page,
-            (table.tree_full - state.locked_full) * page,
+            state.evictable_full * page,
             state.locked_full * page,
             table.held_full * page,
         ),
         swa=PoolSizes(
             config.swa_tokens,
             table.free_swa * page,
-            (table.tree_swa - state.locked_swa) * page,
+            state.evictable_swa * page,
             state.locked_swa * page,
             table.held_swa * page,
         ),
@@ -46,7 +43,6 @@ def statistics(state: CacheState) -> Statistics:
         resets=counters.resets,
         nodes=len(state.nodes),
         mixed_nodes=sum(1 for node in state.nodes.values() if mixed(node)),
-        mixed_nodes_total=counters.recoveries_locked,
     )
 
 
@@ -64,6 +60,6 @@ def node_view(node: Node, arithmetic: PageArithmetic) -> NodeView:
         swa_lock=node.swa_lock,
         last_access=node.stamp,
         children=tuple(child.id for child in node.children.values()),
-        full_origin=node.full_origin or UNKNOWN,
+        full_origin=node.full_origin,
         swa_origin=node.swa_origin,
     )

@@ -13,6 +13,7 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.core.node import Node, parent_of
+from kvledger.core.page_table import TREE
 from kvledger.core.state import CacheState, change
 
 REUSABLE = frozenset({Cause.CAPACITY, Cause.CASCADE})
@@ -59,13 +60,13 @@ def _created(state: CacheState, event: NodeCreated) -> tuple[Node, int]:
         event.node,
         parent,
         event.namespace,
-        event.tokens,
-        event.start,
-        full,
-        swa,
-        event.stamp,
-        event.full_origin,
-        event.swa_origin,
+        key=event.tokens,
+        start=event.start,
+        full=full,
+        swa=swa,
+        stamp=event.stamp,
+        full_origin=event.full_origin,
+        swa_origin=event.swa_origin,
     )
     owner = state.pages.adopt(full, 0 if swa is None else len(swa))
     state.nodes[node.id] = node
@@ -97,13 +98,13 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
         event.head,
         parent,
         node.namespace,
-        event.head_tokens,
-        node.start,
-        full[:pages],
-        None if swa is None else swa[:pages],
-        node.stamp,
-        node.full_origin,
-        node.swa_origin,
+        key=event.head_tokens,
+        start=node.start,
+        full=full[:pages],
+        swa=None if swa is None else swa[:pages],
+        stamp=node.stamp,
+        full_origin=node.full_origin,
+        swa_origin=node.swa_origin,
     )
     head.full_lock = node.full_lock
     head.swa_lock = node.swa_lock
@@ -125,8 +126,8 @@ def _deleted_back(state: CacheState, event: NodeDeleted, token: tuple[Node, Node
     reusable = event.cause in REUSABLE
     pages = state.pages
     if event.swa_pages is not None:
-        pages.unfree_swa_pages(event.full_pages, event.swa_pages, True, reusable)
-    pages.unfree_full_pages(event.full_pages, True, reusable, owner)
+        pages.unfree_swa_pages(event.full_pages, event.swa_pages, from_tree=True, reusable=reusable)
+    pages.unfree_full_pages(event.full_pages, from_tree=True, reusable=reusable, owner=owner)
     state.nodes[node.id] = node
     attach(state, node, parent)
     if event.parent_stamp is not None:
@@ -148,9 +149,9 @@ def _deleted(state: CacheState, event: NodeDeleted) -> tuple[Node, Node, int, in
     _drop_from_queues(node)
     reusable = event.cause in REUSABLE
     pages = state.pages
-    owner = pages.free_full_pages(event.full_pages, True, reusable)
+    owner = pages.free_full_pages(event.full_pages, from_tree=True, reusable=reusable)
     if event.swa_pages is not None:
-        pages.free_swa_pages(event.full_pages, event.swa_pages, True, reusable)
+        pages.free_swa_pages(event.full_pages, event.swa_pages, from_tree=True, reusable=reusable)
     return node, parent, before, owner
 
 
@@ -158,7 +159,8 @@ def _tombstoned_back(state: CacheState, event: SwaTombstoned, token: Origin | No
     node = state.nodes[event.node]
     node.swa = event.swa_pages
     node.swa_origin = token
-    state.pages.unfree_swa_pages(event.full_pages, event.swa_pages, True, event.cause in REUSABLE)
+    reusable = event.cause in REUSABLE
+    state.pages.unfree_swa_pages(event.full_pages, event.swa_pages, from_tree=True, reusable=reusable)
     state.offer(node)
 
 
@@ -168,7 +170,8 @@ def _tombstoned(state: CacheState, event: SwaTombstoned) -> Origin | None:
     before = node.swa_origin
     node.swa = None
     node.swa_origin = None
-    state.pages.free_swa_pages(event.full_pages, event.swa_pages, True, event.cause in REUSABLE)
+    reusable = event.cause in REUSABLE
+    state.pages.free_swa_pages(event.full_pages, event.swa_pages, from_tree=True, reusable=reusable)
     state.counters.tombstones += 1
     return before
 
@@ -181,12 +184,12 @@ def _recovered_back(state: CacheState, event: SwaRecovered, token: RecoveryToken
     owner, stamp, origin = token
     pages = state.pages
     if event.mode is RecoveryMode.KEEP_LOCKED_FULL:
-        pages.unfree_full_pages(event.incoming_full, False, False, owner)
+        pages.unfree_full_pages(event.incoming_full, from_tree=False, reusable=False, owner=owner)
         pages.unremap(event.incoming_full, event.node_full, event.swa_pages)
     else:
         node.full = event.node_full
         pages.unadopt(event.incoming_full, len(event.swa_pages), owner)
-        pages.unfree_full_pages(event.node_full, True, False, -1)
+        pages.unfree_full_pages(event.node_full, from_tree=True, reusable=False, owner=TREE)
     node.swa = None
     node.full_origin = origin
     node.swa_origin = None
@@ -201,10 +204,10 @@ def _recovered(state: CacheState, event: SwaRecovered) -> RecoveryToken:
     pages = state.pages
     if event.mode is RecoveryMode.KEEP_LOCKED_FULL:
         pages.remap(event.incoming_full, event.node_full, event.swa_pages)
-        owner = pages.free_full_pages(event.incoming_full, False, False)
+        owner = pages.free_full_pages(event.incoming_full, from_tree=False, reusable=False)
         state.counters.recoveries_locked += 1
     else:
-        pages.free_full_pages(event.node_full, True, False)
+        pages.free_full_pages(event.node_full, from_tree=True, reusable=False)
         owner = pages.adopt(event.incoming_full, len(event.swa_pages))
         node.full = event.incoming_full
     node.swa = event.swa_pages

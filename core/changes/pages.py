@@ -30,27 +30,27 @@ def _allocated(state: CacheState, event: PagesAllocated) -> int:
 def _freed_back(state: CacheState, event: PagesFreed, token: int) -> None:
     full, swa = event.full_pages, event.swa_pages
     if event.pool is Pool.SWA:
-        state.pages.unfree_swa_pages(full, swa, False, False)
+        state.pages.unfree_swa_pages(full, swa, from_tree=False, reusable=False)
         return
     if event.pool is Pool.BOTH:
         with_peer = swa != 0
-        state.pages.unfree_swa_pages(full[with_peer], swa[with_peer], False, False)
-    state.pages.unfree_full_pages(full, False, False, token)
+        state.pages.unfree_swa_pages(full[with_peer], swa[with_peer], from_tree=False, reusable=False)
+    state.pages.unfree_full_pages(full, from_tree=False, reusable=False, owner=token)
 
 
 @change(PagesFreed, _freed_back)
 def _freed(state: CacheState, event: PagesFreed) -> int:
     full, swa = event.full_pages, event.swa_pages
     if event.pool is Pool.SWA:
-        state.pages.free_swa_pages(full, swa, False, False)
+        state.pages.free_swa_pages(full, swa, from_tree=False, reusable=False)
         return 0
-    owner = state.pages.free_full_pages(full, False, False)
+    owner = state.pages.free_full_pages(full, from_tree=False, reusable=False)
     if event.pool is Pool.BOTH:
         if swa.all():
-            state.pages.free_swa_pages(full, swa, False, False)
+            state.pages.free_swa_pages(full, swa, from_tree=False, reusable=False)
         else:
             with_peer = swa != 0
-            state.pages.free_swa_pages(full[with_peer], swa[with_peer], False, False)
+            state.pages.free_swa_pages(full[with_peer], swa[with_peer], from_tree=False, reusable=False)
     return owner
 
 

@@ -14,10 +14,9 @@ def _opened(state: CacheState, event: RequestOpened) -> None:
     request = RequestState(
         event.request_id,
         event.namespace,
-        event.epoch,
-        state.next_owner - 1,
-        state.generation,
-        bytearray(),
+        epoch=event.epoch,
+        ordinal=state.next_owner - 1,
+        generation=state.generation,
     )
     request.lease = state.leases[event.lease]
     request.write_row(0, event.pages)
@@ -52,8 +51,11 @@ def _row(state: CacheState, event: RequestRowChanged) -> RowToken:
 
 def _closed_back(state: CacheState, event: RequestClosed, token: RequestState) -> None:
     state.requests[token.id] = token
+    token.closed_by = None
 
 
 @change(RequestClosed, _closed_back)
 def _closed(state: CacheState, event: RequestClosed) -> RequestState:
-    return state.requests.pop(event.request_id)
+    request = state.requests.pop(event.request_id)
+    request.closed_by = event.reason
+    return request
