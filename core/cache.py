@@ -313,8 +313,7 @@ class HybridCache:
         if self._ledger.depth:
             raise TransactionError("a checkpoint stands between transactions")
         value = digest(self._state, self._token_form)
-        numbers = statistics(self._state)
-        counters = {name: getattr(numbers, name) for name in numbers.__slots__}
+        counters = self._state.counters.journaled()
         with Scope(self._ledger, "checkpoint"):
             self._ledger.apply(Checkpoint(value, counters))
         return value

@@ -163,10 +163,6 @@ def _undo_refused(
             savepoint = step.after
     reason = f"{upto - length} of {upto} tokens offered lie past the match at {length}"
     ledger.rollback(savepoint, RollbackCause.REFUSED if remap else RollbackCause.SKIPPED, reason, request.id)
-    if remap:
-        state.counters.anomalies += 1
-    else:
-        state.counters.skipped += 1
 
 
 def _path_pages(node: Node | None, base: int, end: int, page_size: int) -> Pages:

@@ -365,7 +365,12 @@ class RolledBack:
 
 @event
 class Checkpoint:
-    """What the cache's canonical state amounts to here. Replay has to reproduce `digest`."""
+    """What the cache's canonical state amounts to here. Replay has to reproduce `digest`.
+
+    `counters` are sums over all events before this one, undone ones included: evicted_full_tokens and
+    evicted_swa_tokens (of `evicted`), tombstones, recoveries, recoveries_locked (keep_locked_full),
+    rollbacks, anomalies (of cause refused), skipped (of cause skipped), resets.
+    """
 
     kind: ClassVar[str] = "checkpoint"
     version: ClassVar[int] = 1

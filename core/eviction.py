@@ -46,8 +46,6 @@ def evict(ledger: Ledger, full_pages: int, swa_pages: int) -> tuple[int, int]:
             ledger.apply(SwaTombstoned(node.id, Cause.CAPACITY, node.full, node.swa))
     page = state.page_size
     ledger.apply(Evicted(full_pages * page, swa_pages * page, full * page, swa * page))
-    state.counters.evicted_full += full
-    state.counters.evicted_swa += swa
     return full, swa
 
 

@@ -7,12 +7,12 @@ rows, so there is no mutation without an event.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kvledger.core.config import CacheConfig
+from kvledger.core.counters import Counters
 from kvledger.core.events import Cause, Event, Pages
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.ids import LeaseId, NodeId, RequestId
@@ -116,22 +116,6 @@ class RequestState:
     def protected(self) -> int:
         """Tokens of the row that lie on the locked path."""
         return 0 if self.lease is None else self.lease.length
-
-
-@dataclass(slots=True)
-class Counters:
-    """Statistics since the cache was opened; never rolled back."""
-
-    hit_tokens: int = 0
-    evicted_full: int = 0  # pages
-    evicted_swa: int = 0  # pages
-    tombstones: int = 0
-    recoveries: int = 0
-    recoveries_locked: int = 0
-    rollbacks: int = 0
-    anomalies: int = 0
-    skipped: int = 0
-    resets: int = 0
 
 
 class CacheState:

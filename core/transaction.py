@@ -148,7 +148,6 @@ class Ledger:
         first, end = to.events, len(self.events)
         if end > first:
             self.undone.append((first, end))
-            state.counters.rollbacks += 1
             self.events.append(RolledBack(first, end, cause, reason, request_id))
 
     # Its ends.
@@ -186,6 +185,7 @@ class Ledger:
             if self.events and self.sink is not None:
                 self.sink.append(self._record(rolled_back=False, reason=""))
             stored = True
+            self.state.counters.count(self.events)
             changes = self.state.pages.settle()
             if changes is not None:
                 self.state.pages.allocator.commit(changes)
@@ -213,6 +213,7 @@ class Ledger:
             self._undo_all(start, RollbackCause.ERROR, reason)
             if self.events and self.sink is not None:
                 self.sink.append(self._record(rolled_back=True, reason=reason))
+            self.state.counters.count(self.events)
         finally:
             self._close()
 

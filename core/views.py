@@ -28,19 +28,10 @@ def sizes(state: CacheState) -> Sizes:
 
 
 def statistics(state: CacheState) -> Statistics:
-    """Counters as values, in tokens; walks the nodes for how many are mixed now."""
-    counters, page = state.counters, state.page_size
+    """Counters as values; walks the nodes for how many are mixed now."""
     return Statistics(
-        hit_tokens=counters.hit_tokens,
-        evicted_full_tokens=counters.evicted_full * page,
-        evicted_swa_tokens=counters.evicted_swa * page,
-        tombstones=counters.tombstones,
-        recoveries=counters.recoveries,
-        recoveries_locked=counters.recoveries_locked,
-        rollbacks=counters.rollbacks,
-        anomalies=counters.anomalies,
-        skipped=counters.skipped,
-        resets=counters.resets,
+        hit_tokens=state.counters.hit_tokens,
+        **state.counters.journaled(),
         nodes=len(state.nodes),
         mixed_nodes=sum(1 for node in state.nodes.values() if mixed(node)),
     )

@@ -45,5 +45,4 @@ def _reset_back(state: CacheState, event: CacheReset, token: int) -> None:
 def _reset(state: CacheState, event: CacheReset) -> int:
     before = state.generation
     state.generation = event.generation
-    state.counters.resets += 1
     return before

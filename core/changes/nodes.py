@@ -172,7 +172,6 @@ def _tombstoned(state: CacheState, event: SwaTombstoned) -> Origin | None:
     node.swa_origin = None
     reusable = event.cause in REUSABLE
     state.pages.free_swa_pages(event.full_pages, event.swa_pages, from_tree=True, reusable=reusable)
-    state.counters.tombstones += 1
     return before
 
 
@@ -205,7 +204,6 @@ def _recovered(state: CacheState, event: SwaRecovered) -> RecoveryToken:
     if event.mode is RecoveryMode.KEEP_LOCKED_FULL:
         pages.remap(event.incoming_full, event.node_full, event.swa_pages)
         owner = pages.free_full_pages(event.incoming_full, from_tree=False, reusable=False)
-        state.counters.recoveries_locked += 1
     else:
         pages.free_full_pages(event.node_full, from_tree=True, reusable=False)
         owner = pages.adopt(event.incoming_full, len(event.swa_pages))
@@ -214,7 +212,6 @@ def _recovered(state: CacheState, event: SwaRecovered) -> RecoveryToken:
     node.full_origin = event.full_origin
     node.swa_origin = event.swa_origin
     node.stamp = event.stamp
-    state.counters.recoveries += 1
     state.recency.renew(node, len(state.nodes))
     return owner, token_stamp, token_origin
 
