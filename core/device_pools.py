@@ -148,16 +148,19 @@ class DevicePools:
         return [("mapping", f"the device maps Full page {int(wrong[0])} otherwise than the host")]
 
     def _index(self, layer: int, slots: Slots, pages: Pages) -> torch.Tensor:
-        """Where a layer keeps Full slots; an SWA layer looks in the device's mirror, as a kernel would."""
-        index = self.to_device(slots)
+        """Where a layer keeps Full slots; an SWA layer looks in the device's mirror, as a kernel would.
+
+        While a transaction is open the mirror waits for its end, and the host's mapping is asked instead.
+        """
         if not self._is_swa[layer]:
-            return index
-        without = self._bound().mapping[pages] == 0
-        if without.any():
-            raise MissingSwa(f"slot {int(slots[without][0])} has no SWA peer")
+            return self.to_device(slots)
+        swa = self._bound().mapping[pages]
+        if not swa.all():
+            raise MissingSwa(f"slot {int(slots[swa == 0][0])} has no SWA peer")
         page = self.page_size
-        if page == 1:
-            return self._mirror[index].to(torch.int64)
+        if self._busy():
+            return self.to_device(swa * page + (slots - pages * page))
+        index = self.to_device(slots)
         full_pages = index // page
         return self._mirror[full_pages].to(torch.int64) * page + (index - full_pages * page)
 

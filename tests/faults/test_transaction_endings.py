@@ -407,6 +407,23 @@ def test_a_wrong_mirror_shows_in_check_and_in_what_is_read() -> None:
         cache.check()
 
 
+def test_reads_inside_a_transaction_see_its_mapping() -> None:
+    cache = made(layout=LAYOUT)
+    slots = cache.alloc(4)
+    cache.pool.write(1, slots, torch.full((4, 1, 2), 7.0), torch.zeros((4, 1, 2)))
+    cache.insert(range(4), slots)
+    (tombstone,) = cache.nodes()
+    lease = cache.acquire(range(4))
+    cache.release_swa(lease)
+    cache.evict(swa_tokens=4)
+    fresh = cache.alloc(4)
+    cache.pool.write(1, fresh, torch.full((4, 1, 2), 9.0), torch.zeros((4, 1, 2)))
+    with cache.transaction("x"):
+        cache.insert(range(4), fresh)
+        assert (cache.pool.read(1, tombstone.full_slots)[0] == 9).all()
+    assert (cache.pool.read(1, tombstone.full_slots)[0] == 9).all()
+
+
 @pytest.mark.parametrize(
     "tokens",
     [
