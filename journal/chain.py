@@ -12,10 +12,16 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 GENESIS_MARK = b"KVLGJ\x00\x01\x00"
-HASH_BYTES = 32
+CHECKPOINT_MARK = b"KVLGC\x00\x01\x00"
+HASH_BYTES = 40
+"""Of a link: the number of its transaction, then SHA-256. Links rise with the number, so that the unique key
+on `previous_hash` grows at its end; over bare hashes every insert lands on another page, and writing becomes
+slower with every transaction stored (docs/performance.md)."""
 
+_NUMBER = struct.Struct(">q")
 _I64 = struct.Struct("<q")
 _TRANSACTION = struct.Struct("<qqqq")
 _EVENT = struct.Struct("<qqqiiiiiii")
@@ -43,7 +49,7 @@ def genesis_hash(*, format_version: int, created_us: int, epoch: str, name: str,
     """The hash that stands before the first transaction of a journal with these cells."""
     pieces = [GENESIS_MARK, _I64.pack(format_version), _I64.pack(created_us)]
     pieces += [_string(text.encode()) for text in (epoch, name, token_policy)]
-    return sha256(b"".join(pieces)).digest()
+    return _link(0, pieces)
 
 
 def transaction_hash(previous: bytes, transaction: TransactionCells, events: Iterable[EventCells]) -> bytes:
@@ -51,15 +57,7 @@ def transaction_hash(previous: bytes, transaction: TransactionCells, events: Ite
 
     Raises struct.error or TypeError for cells that no journal holds. Cost: O(bytes hashed).
     """
-    number, op, request_id, status, reason, time_us, first_seq, event_count = transaction
-    pieces = [
-        previous,
-        _TRANSACTION.pack(number, time_us, first_seq, event_count),
-        _string(op),
-        _string(request_id),
-        _string(status),
-        _string(reason),
-    ]
+    pieces = _head(previous, transaction)
     for seq, txn, kind, version, node, request, undone, payload, blob in events:
         pieces.append(
             _EVENT.pack(
@@ -76,6 +74,67 @@ def transaction_hash(previous: bytes, transaction: TransactionCells, events: Ite
             )
         )
         pieces += (kind, request or b"", payload, blob)
+    return _link(transaction[0], pieces)
+
+
+def hash_rows(
+    previous: bytes, transaction: TransactionCells, rows: Iterable[tuple[Any, ...]]
+) -> tuple[bytes, int]:
+    """The same hash over event rows as they go to the database (kvledger.journal.linking.EVENT_CELLS).
+
+    Returns it with the number of bytes in their payloads and blobs. The layout is written twice for the
+    writer's sake, which has text where a reader has bytes and passes here for every event.
+    """
+    pieces = _head(previous, transaction)
+    pack = _EVENT.pack
+    size = 0
+    for _journal, seq, txn, kind, version, node, request, undone, payload, blob in rows:
+        text = payload.encode()
+        name = b"" if request is None else request.encode()
+        pieces += (
+            pack(
+                seq,
+                txn,
+                0 if node is None else node,
+                node is not None,
+                undone,
+                version,
+                len(kind),
+                -1 if request is None else len(name),
+                len(text),
+                len(blob),
+            ),
+            kind.encode(),
+            name,
+            text,
+            blob,
+        )
+        size += len(text) + len(blob)
+    return _link(transaction[0], pieces), size
+
+
+def _link(number: int, pieces: list[bytes]) -> bytes:
+    return _NUMBER.pack(number) + sha256(b"".join(pieces)).digest()
+
+
+def _head(previous: bytes, transaction: TransactionCells) -> list[bytes]:
+    number, op, request_id, status, reason, time_us, first_seq, event_count = transaction
+    return [
+        previous,
+        _TRANSACTION.pack(number, time_us, first_seq, event_count),
+        _string(op),
+        _string(request_id),
+        _string(status),
+        _string(reason),
+    ]
+
+
+def checkpoint_hash(
+    *, epoch: str, seq: int, number: int, chain_hash: bytes, digest: bytes, state: bytes
+) -> bytes:
+    """The hash over a checkpoint's row: its place, the link it stands on, its digest and its state."""
+    pieces = [CHECKPOINT_MARK, _string(epoch.encode()), _I64.pack(seq), _I64.pack(number)]
+    pieces += [_string(cell) for cell in (chain_hash, digest, state)]
     return sha256(b"".join(pieces)).digest()
 
 

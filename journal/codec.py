@@ -5,25 +5,32 @@ all the event's fields, keys sorted. Page arrays and token bytes stand in the bl
 the order of their names; the payload holds their directory entries, `[elements, runs]` for an array and the
 number of bytes for tokens. The layout is told in docs/format.md, "Stored events".
 
-Decoding refuses what encoding cannot have written: another kind or version, a missing or surplus field, a
+Decoding takes older versions of an event through their upcasters (kvledger.journal.versions) and refuses
+what encoding cannot have written: another kind, a newer version, a missing or surplus field, a
 value of another type, a blob that is longer or shorter than the directory says. Whether stored bytes were
 changed into other valid bytes is the chain's business, not this module's.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from operator import attrgetter, itemgetter
+from types import NoneType
 from typing import Any, NamedTuple, cast
 
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import EVENTS, Event
-from kvledger.journal.arrays import pack_arrays, packed_size, unpack_array
-from kvledger.journal.fields import FieldForm, forms_of
+from kvledger.journal.arrays import PackedArrays, pack_together, packed_size, unpack_array
+from kvledger.journal.fields import FieldForm, QuickForm, forms_of
+from kvledger.journal.versions import UPCASTERS, StoredPayload
 
 TOKEN_BYTES = 4
 NODE_FIELD = "node"
 REQUEST_FIELDS = ("request_id", "owner")
 """The fields that name the request an event is about; no event has both."""
+
+NAME_CHARACTERS = 512
+"""Longest name of a request: PostgreSQL indexes at most 2,704 bytes of a row, and a character takes up to
+four."""
 
 
 class EncodedEvent(NamedTuple):
@@ -37,31 +44,81 @@ class EncodedEvent(NamedTuple):
     blob: bytes
 
 
+EncodedCells = tuple[str, int, int | None, str | None, str, bytes]
+"""What an `EncodedEvent` holds, as the plain tuple that is cheaper to make."""
+
+
+class _Shape:
+    """How events of one class are written whose fields hold values of these types.
+
+    A class has few shapes: an optional field is there or not. Most values stand in the template as they are,
+    `writes` has the places of the others. `quick`: the types alone vouch for every value. `ready`: and the
+    template is all there is to write.
+    """
+
+    __slots__ = (
+        "kind",
+        "node_place",
+        "pages",
+        "quick",
+        "ready",
+        "request_place",
+        "template",
+        "tokens",
+        "version",
+        "writes",
+    )
+
+    def __init__(self, plan: "_Plan", types: tuple[type, ...]) -> None:
+        pairs = list(zip(plan.stored, types, strict=True))
+        self.quick = all(kind in form.quick for form, kind in pairs)
+        hows = [form.quick.get(kind) or QuickForm("%s", form.write) for form, kind in pairs]
+        fields = [f'"{form.name}":{how.spec}' for form, how in zip(plan.stored, hows, strict=True)]
+        self.template = "{" + ",".join(fields) + "}"
+        self.writes = [(place, how.write) for place, how in enumerate(hows) if how.write is not None]
+        self.pages = [i for i, (form, kind) in enumerate(pairs) if _is_bulk("pages", form, kind)]
+        self.tokens = [i for i, (form, kind) in enumerate(pairs) if _is_bulk("tokens", form, kind)]
+        self.ready = self.quick and not (self.writes or self.pages or self.tokens)
+        self.kind = plan.kind
+        self.version = plan.version
+        self.node_place = plan.node_place
+        self.request_place = plan.request_place
+
+
+def _is_bulk(place: str, form: FieldForm, kind: type) -> bool:
+    return form.place == place and not (form.optional and kind is NoneType)
+
+
 class _Plan:
     """What encoding and decoding need to know about one event class, found once at import."""
 
     def __init__(self, event_class: Any) -> None:
         forms = forms_of(event_class)
-        stored = sorted(forms, key=lambda form: form.name)
+        self.stored = sorted(forms, key=lambda form: form.name)
         self.build: Any = event_class
         self.kind: str = event_class.kind
         self.version: int = event_class.version
         self.names = frozenset(form.name for form in forms)
-        self.forms: list[FieldForm] = forms
-        self.bulk: list[FieldForm] = [form for form in stored if form.place != "json"]
+        self.bulk: list[FieldForm] = [form for form in self.stored if form.place != "json"]
 
-        names = [form.name for form in stored]
+        names = [form.name for form in self.stored]
         self.values = _getter(attrgetter, names)
-        self.writes = [form.write for form in stored]
-        self.template = "{" + ",".join(f'"{name}":%s' for name in names) + "}"
-        self.page_places = [i for i, form in enumerate(stored) if form.place == "pages"]
-        self.bulk_places = [(i, form.place) for i, form in enumerate(stored) if form.place != "json"]
         self.node_place = names.index(NODE_FIELD) if NODE_FIELD in names else None
         self.request_place = next((names.index(name) for name in REQUEST_FIELDS if name in names), None)
+        self.shapes: dict[tuple[type, ...], _Shape] = {}
 
         declared = [form.name for form in forms]
         self.pick = _getter(itemgetter, declared)
         self.reads = [form.read for form in forms]
+
+    def shape(self, types: tuple[type, ...]) -> _Shape:
+        """The shape for these types of values. Kept only if it is quick, of which there are not many."""
+        shape = self.shapes.get(types)
+        if shape is None:
+            shape = _Shape(self, types)
+            if shape.quick:
+                self.shapes[types] = shape
+        return shape
 
 
 def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -78,66 +135,82 @@ _PLAN_OF_CLASS: dict[type, _Plan] = {event_class: _PLANS[kind] for kind, event_c
 
 def encode(event: Event) -> EncodedEvent:
     """Encode one event; see `encode_all`, which is the cheaper way to encode many."""
-    return encode_all([event])[0]
+    return EncodedEvent(*encode_all([event])[0])
 
 
-def encode_all(events: Sequence[Event]) -> list[EncodedEvent]:
-    """Encode events in order.
+def encode_all(events: Iterable[Event]) -> list[EncodedCells]:
+    """Encode events in order, each as the cells of an `EncodedEvent`.
 
     Raises JournalError for an object that is no event, or a field whose value its type does not allow.
     Cost: O(fields + array elements); arrays of all events are packed in one numpy pass.
     """
-    staged: list[tuple[_Plan, tuple[Any, ...]]] = []
-    arrays = []
+    shapes: list[_Shape] = []
+    rows: list[tuple[Any, ...]] = []
+    arrays: list[Any] = []
+    plan_of = _PLAN_OF_CLASS.get
     for event in events:
-        plan = _PLAN_OF_CLASS.get(type(event))
+        plan = plan_of(type(event))
         if plan is None:
             raise JournalError(f"{event!r} is no event of the vocabulary")
         values = plan.values(event)
-        staged.append((plan, values))
-        for place in plan.page_places:
-            if values[place] is not None:
-                arrays.append(values[place])
-    packed = iter(pack_arrays(arrays))
-    return [_encode(plan, values, packed) for plan, values in staged]
+        types = tuple(map(type, values))
+        shape = plan.shapes.get(types) or plan.shape(types)
+        shapes.append(shape)
+        rows.append(values)
+        for place in shape.pages:
+            arrays.append(values[place])
+    return _write_all(shapes, rows, pack_together(arrays))
 
 
-def _encode(plan: _Plan, values: tuple[Any, ...], packed: Any) -> EncodedEvent:
-    node = None if plan.node_place is None else values[plan.node_place]
-    request = None if plan.request_place is None else values[plan.request_place]
-    blob = b""
-    if plan.bulk_places:
-        cells = list(values)
-        pieces = []
-        for place, form in plan.bulk_places:
-            value = cells[place]
-            if value is None:
-                continue
-            if form == "pages":
-                elements, runs, data = next(packed)
-                cells[place] = f"[{elements},{runs}]"
-                pieces.append(data)
-            elif type(value) is bytes and not len(value) % TOKEN_BYTES:
-                cells[place] = len(value)
-                pieces.append(value)
-            else:
-                raise JournalError(f"a {plan.kind} event holds {value!r} where int32 token ids belong")
-        values = tuple(cells)
-        blob = b"".join(pieces)
-    try:
-        texts = [write(value) for write, value in zip(plan.writes, values, strict=True)]
-    except (TypeError, ValueError, AttributeError) as error:
-        raise JournalError(f"a {plan.kind} event cannot be stored: {error}") from error
-    if request is not None:
-        check_name(request)
-    payload = plan.template % tuple(texts)
-    return EncodedEvent(plan.kind, plan.version, None if node is None else int(node), request, payload, blob)
+def _write_all(
+    shapes: Iterable[_Shape], rows: Iterable[tuple[Any, ...]], packed: PackedArrays
+) -> list[EncodedCells]:
+    elements, runs, ends, data = packed
+    taken = 0
+    checked: set[str] = set()
+    encoded: list[EncodedCells] = []
+    for shape, values in zip(shapes, rows, strict=True):
+        node = None if shape.node_place is None else values[shape.node_place]
+        request = None if shape.request_place is None else values[shape.request_place]
+        blob = b""
+        if not shape.ready:
+            cells = list(values)
+            try:
+                for place, write in shape.writes:
+                    cells[place] = write(cells[place])
+                if not shape.quick and node is not None:
+                    node = int(node)
+            except (TypeError, ValueError, AttributeError) as error:
+                raise JournalError(f"a {shape.kind} event cannot be stored: {error}") from error
+            if shape.pages:
+                begin = ends[taken]
+                for place in shape.pages:
+                    cells[place] = f"[{elements[taken]},{runs[taken]}]"
+                    taken += 1
+                blob = data[begin : ends[taken]]
+            for place in shape.tokens:
+                tokens = values[place]
+                if type(tokens) is not bytes or len(tokens) % TOKEN_BYTES:
+                    raise JournalError(f"a {shape.kind} event holds {tokens!r} where int32 token ids belong")
+                cells[place] = len(tokens)
+                blob += tokens
+            values = tuple(cells)
+        if request is not None and not (shape.quick and request in checked):
+            check_name(request)
+            checked.add(request)
+        encoded.append((shape.kind, shape.version, node, request, shape.template % values, blob))
+    return encoded
 
 
 def check_name(name: str) -> None:
-    """Raise JournalError for a request's name that is no text UTF-8 can hold: it has a column of its own."""
+    """Raise JournalError for a request's name that no database's column can hold."""
     if type(name) is not str:
         raise JournalError(f"{name!r} is no name of a request")
+    if "\0" in name or len(name) > NAME_CHARACTERS:
+        raise JournalError(
+            f"the request's name {name[:40]!r} cannot be stored: "
+            f"it has a zero or over {NAME_CHARACTERS} characters"
+        )
     if not name.isascii():
         try:
             name.encode()
@@ -154,12 +227,12 @@ def decode(kind: str, version: int, payload: str, blob: bytes) -> Event:
     plan = _PLANS.get(kind)
     if plan is None:
         raise JournalFormatError(f"event kind {kind!r} is unknown to this version")
-    if version != plan.version:
-        raise JournalFormatError(f"{kind} events are of version {plan.version} here, not {version!r}")
     try:
         stored = json.loads(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise JournalFormatError(f"the payload of a {kind} event is no JSON: {error}") from error
+    if version != plan.version and type(stored) is dict and type(blob) is bytes:
+        stored, blob = UPCASTERS.upcast(kind, version, to=plan.version, stored=StoredPayload(stored, blob))
     if type(stored) is not dict or stored.keys() != plan.names:
         raise JournalFormatError(f"a {kind} event is stored {_difference(plan, stored)}")
     if type(blob) is not bytes:

@@ -39,7 +39,8 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.journal.places import CALLER, DEFERRED, FREE
-from kvledger.journal.state import TOKEN_BYTES, Lease, Node, Request, State
+from kvledger.journal.state import Lease, Node, Request, State
+from kvledger.journal.tokens import TOKEN_BYTES
 
 REUSABLE = frozenset({Cause.CAPACITY, Cause.CASCADE})
 """Causes whose pages may be allocated again in the same transaction; all others wait for its end."""
@@ -121,16 +122,24 @@ def _node_created(state: State, event: NodeCreated, parent: Node | None) -> None
     state.full_at[node.full] = node.place
 
 
+def _cut_tokens(state: State, event: NodeSplit, node: Node) -> tuple[bytes, bytes]:
+    """What stands for the tokens of head and tail: a hash is that of a prefix, and the tail's end stays."""
+    if state.token_policy != "full":
+        return event.head_tokens, node.tokens
+    cut = (event.at - node.start) * TOKEN_BYTES
+    return node.tokens[:cut], node.tokens[cut:]
+
+
 def _node_split(state: State, event: NodeSplit, node: Node) -> None:
     pages = (event.at - node.start) // state.page_size
-    cut = (event.at - node.start) * TOKEN_BYTES
+    head_tokens, tail_tokens = _cut_tokens(state, event, node)
     head = Node(
         id=event.head,
         namespace=node.namespace,
         parent=node.parent,
         start=node.start,
         end=event.at,
-        tokens=node.tokens[:cut],
+        tokens=head_tokens,
         full=node.full[:pages],
         swa=None if node.swa is None else node.swa[:pages],
         stamp=node.stamp,
@@ -147,7 +156,7 @@ def _node_split(state: State, event: NodeSplit, node: Node) -> None:
     state.full_at[head.full] = head.place
     node.parent = head
     node.start = event.at
-    node.tokens = node.tokens[cut:]
+    node.tokens = tail_tokens
     node.full = node.full[pages:]
     node.swa = None if node.swa is None else node.swa[pages:]
 

@@ -25,20 +25,37 @@ Read = Callable[[Any], Any]
 
 INT64 = range(-(2**63), 2**63)
 
+_digits: Write = int.__repr__
 _text: Write = json.encoder.encode_basestring_ascii
 _document: Write = json.JSONEncoder(
     ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
 ).encode
 
 
+class QuickForm(NamedTuple):
+    """How a value of one exact type is written: as `spec` in a %-template, passed through `write` first."""
+
+    spec: str
+    write: Write | None
+
+
+NULL = QuickForm("null%.0s", None)
+"""None takes its place in the tuple of values and leaves no character of its own."""
+
+
 class FieldForm(NamedTuple):
-    """How a field is stored. `place` says whether its bulk goes to the blob."""
+    """How a field is stored. `place` says whether its bulk goes to the blob.
+
+    `write` takes whatever the field may hold and refuses the rest. `quick` has, by exact type, what that
+    comes to where the type alone says enough: nearly always.
+    """
 
     name: str
     optional: bool
     place: Literal["json", "pages", "tokens"]
     write: Write
     read: Read
+    quick: dict[type, QuickForm]
 
 
 def canonical_json(value: Any) -> str:
@@ -64,15 +81,29 @@ def _form(name: str, hint: Any) -> FieldForm:
     place: Literal["json", "pages", "tokens"] = "json"
     write: Write = str
     read: Read = _accept
+    quick: dict[type, QuickForm] = {}
     if get_origin(hint) is np.ndarray:
         place = "pages"
+        quick[np.ndarray] = QuickForm("%s", None)
     elif hint is bytes:
         place = "tokens"
+        quick[bytes] = QuickForm("%s", None)
     else:
         write, read = _json_form(hint)
+        kind = get_origin(hint) or hint
+        quick[kind] = _quick_form(kind, write)
     if optional:
         write, read = _or_null(write), _or_none(read)
-    return FieldForm(name, optional, place, write, read)
+        quick[NoneType] = NULL
+    return FieldForm(name, optional, place, write, read, quick)
+
+
+def _quick_form(kind: Any, write: Write) -> QuickForm:
+    if kind is int:
+        return QuickForm("%d", None)
+    if isinstance(kind, type) and issubclass(kind, StrEnum) and all(_text(m) == f'"{m}"' for m in kind):
+        return QuickForm('"%s"', None)
+    return QuickForm("%s", write)
 
 
 def _json_form(hint: Any) -> tuple[Write, Read]:
@@ -111,7 +142,7 @@ def _accept(value: Any) -> Any:
 
 def _write_int(value: Any) -> str:
     # operator.index lets numpy's integers through and refuses a float, which "%d" would cut.
-    return int.__repr__(operator.index(value))
+    return _digits(operator.index(value))
 
 
 def _write_bool(value: Any) -> str:
@@ -122,24 +153,29 @@ def _write_enum(kind: type[StrEnum]) -> Write:
     texts = {member.value: _text(member.value) for member in kind}
 
     def write(value: Any) -> str:
-        if value not in texts:
-            raise ValueError(f"{value!r} is no {kind.__name__}")
-        return texts[value]
+        try:
+            return texts[value]
+        except KeyError:
+            raise ValueError(f"{value!r} is no {kind.__name__}") from None
 
     return write
 
 
 def _write_ints(value: Any) -> str:
-    return "[" + ",".join(map(_write_int, value)) + "]"
+    try:
+        # A plain int's repr refuses everything else, and a whole tuple is one call.
+        return f"[{','.join(map(_digits, value))}]"
+    except TypeError:
+        return f"[{','.join(map(_write_int, value))}]"
 
 
 def _write_ranges(value: Any) -> str:
-    return "[" + ",".join([f"[{_write_int(start)},{_write_int(end)}]" for start, end in value]) + "]"
+    return f"[{','.join([f'[{_write_int(start)},{_write_int(end)}]' for start, end in value])}]"
 
 
 def _write_origin(value: Any) -> str:
-    request = "null" if value.request_id is None else _text(value.request_id)
-    return f"[{request},{_write_int(value.epoch)}]"
+    request = value.request_id
+    return f"[{'null' if request is None else _text(request)},{_write_int(value.epoch)}]"
 
 
 def _read_int(value: Any) -> int:

@@ -73,7 +73,6 @@ class TransactionRow(Base):
     __table_args__ = (
         UniqueConstraint("journal_id", "previous_hash"),
         CheckConstraint("status IN ('committed', 'rolled_back')", name="status"),
-        Index(None, "journal_id", "first_seq"),
         Index(None, "journal_id", "time_us"),
         Index(
             None,
@@ -139,12 +138,19 @@ class EventRow(Base):
 
 
 class CheckpointRow(Base):
-    """A full state after the transaction that ends at `seq`; `digest` is what replay must find there."""
+    """A full state after the transaction that ends at `seq`; `digest` is what replay must find there.
+
+    `number` and `chain_hash` are those of that transaction, so that the chain goes on from here once the
+    rows before it were exported and pruned; `hash` covers every other cell of the row.
+    """
 
     __tablename__ = "checkpoints"
     __table_args__ = ({"sqlite_strict": True},)
 
     journal_id: Mapped[int] = mapped_column(ForeignKey("journals.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(Int64, primary_key=True)
+    number: Mapped[int] = mapped_column(Int64)
+    chain_hash: Mapped[bytes] = mapped_column(LargeBinary)
     digest: Mapped[str] = mapped_column(Text)
     state: Mapped[bytes] = mapped_column(LargeBinary)
+    hash: Mapped[bytes] = mapped_column(LargeBinary)

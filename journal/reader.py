@@ -1,8 +1,8 @@
 """Reading one journal: its transactions in order, and its events by what they are about.
 
 Reads are short: each batch is one read transaction that ends before its rows are handed on, so a reader that
-takes its time holds no lock and keeps no write-ahead log alive. Rows are only ever added, which is why
-batches read one after the other still show one consistent journal.
+takes its time holds no lock and keeps no write-ahead log alive. Rows are only ever added at the end and
+pruned from the beginning, which is why batches read one after the other still show one consistent journal.
 """
 
 import json
@@ -13,12 +13,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, JournalFormatError
-from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
-from kvledger.journal.chain import ChainHead, genesis_hash
+from kvledger.core.ids import RequestId, Seq, TxnId
+from kvledger.journal.chain import ChainHead, checkpoint_hash, genesis_hash
 from kvledger.journal.codec import decode
 from kvledger.journal.database import database_errors
-from kvledger.journal.models import FORMAT_VERSION, EventRow, TransactionRow
-from kvledger.journal.records import StoredEvent, StoredTransaction
+from kvledger.journal.lookup import EventFilter, EventLookUp, FoundEvent
+from kvledger.journal.models import FORMAT_VERSION, CheckpointRow, EventRow, TransactionRow
+from kvledger.journal.records import StoredCheckpoint, StoredEvent, StoredTransaction
+from kvledger.journal.tail import Tail
 
 BATCH_TRANSACTIONS = 512
 BATCH_EVENTS = 8_192
@@ -43,6 +45,15 @@ _EVENT_COLUMNS = (
     EventRow.undone,
     EventRow.payload,
     EventRow.blob,
+)
+
+_CHECKPOINT_COLUMNS = (
+    CheckpointRow.seq,
+    CheckpointRow.number,
+    CheckpointRow.chain_hash,
+    CheckpointRow.digest,
+    CheckpointRow.state,
+    CheckpointRow.hash,
 )
 
 
@@ -81,24 +92,6 @@ class JournalInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
-    """What a look-up asks for; every condition that is given must hold.
-
-    `request_id` finds events that name the request and all events of its own transactions. Times are those of
-    the transaction, microseconds since 1970, as the half-open range [since_us, until_us).
-    """
-
-    kinds: Sequence[str] = ()
-    node: NodeId | None = None
-    request_id: RequestId | None = None
-    transaction: TxnId | None = None
-    since_us: int | None = None
-    until_us: int | None = None
-    first_seq: Seq | None = None
-    last_seq: Seq | None = None
-
-
 class JournalReader:
     """Reads one journal of a store; made by `Journal.reader`. Safe to use while the journal is written."""
 
@@ -107,11 +100,14 @@ class JournalReader:
             raise JournalFormatError(
                 f"journal {info.id} is of format version {info.format_version}, not {FORMAT_VERSION}"
             )
-        self._engine = engine
+        self.engine = engine
         self.info = info
 
     def head(self) -> ChainHead:
-        """The last stored transaction: number 0, seq 0 and the genesis hash when there is none."""
+        """The last stored transaction; where all were pruned, the checkpoint that they ended in.
+
+        Number 0, seq 0 and the genesis hash when there is neither.
+        """
         query = (
             sa.select(*_TRANSACTION_COLUMNS)
             .where(TransactionRow.journal_id == self.info.id)
@@ -120,17 +116,26 @@ class JournalReader:
         )
         row = next(iter(self._rows(query)), None)
         if row is None:
+            kept = self.checkpoint_before()
+            if kept is not None:
+                return ChainHead(self.info.epoch, kept.number, kept.seq, kept.chain_hash)
             return ChainHead(self.info.epoch, 0, 0, self.info.genesis)
         return ChainHead(self.info.epoch, row.number, row.first_seq + row.event_count - 1, row.hash)
 
+    def tail(self, *, last_seq: Seq | int) -> Tail:
+        """What is missing of a journal whose recorder accepted events up to `last_seq` before it died."""
+        return Tail(Seq(self.head().seq), Seq(last_seq))
+
     def transactions(
-        self, first: TxnId | int = 1, *, upto_seq: Seq | int | None = None
+        self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None
     ) -> Iterator[StoredTransaction]:
         """The transactions from number `first` on, in order, as far as they are stored when they are reached.
 
-        With `upto_seq` the last one is the last that ends at or before that seq. Raises JournalFormatError at
-        the first row that cannot be decoded. Cost: O(rows), memory bounded by a batch.
+        None is the first that is there: number 1, or the one after the last that was pruned. With `upto_seq`
+        the last one is the last that ends at or before that seq. Raises JournalFormatError at the first row
+        that cannot be decoded. Cost: O(rows), memory bounded by a batch.
         """
+        first = 1 if first is None else first
         if first < 1 or (upto_seq is not None and upto_seq < 0):
             raise InvalidArgument("transactions count from 1 and seqs from 0 on")
         after = int(first) - 1
@@ -140,6 +145,44 @@ class JournalReader:
                 return
             yield from _assemble(heads, events)
             after = heads[-1].number
+
+    def checkpoint_before(self, seq: Seq | int | None = None) -> StoredCheckpoint | None:
+        """The newest full state at or before `seq` (None: of all). Cost: one look-up and its bytes."""
+        query = sa.select(*_CHECKPOINT_COLUMNS).where(CheckpointRow.journal_id == self.info.id)
+        if seq is not None:
+            query = query.where(CheckpointRow.seq <= seq)
+        return self._checkpoint(query.order_by(CheckpointRow.seq.desc()))
+
+    def checkpoint_after(self, seq: Seq | int) -> StoredCheckpoint | None:
+        """The oldest full state at or after `seq`. Cost: one look-up and its bytes."""
+        query = sa.select(*_CHECKPOINT_COLUMNS).where(
+            CheckpointRow.journal_id == self.info.id, CheckpointRow.seq >= seq
+        )
+        return self._checkpoint(query.order_by(CheckpointRow.seq))
+
+    def checkpoint_seqs(self) -> tuple[Seq, ...]:
+        """The seqs at which a full state is stored, rising."""
+        query = sa.select(CheckpointRow.seq).where(CheckpointRow.journal_id == self.info.id)
+        return tuple(Seq(row.seq) for row in self._rows(query.order_by(CheckpointRow.seq)))
+
+    def checkpoint_places(self) -> Iterator[tuple[TxnId, str]]:
+        """Number of the transaction and digest of every full state, in order."""
+        query = sa.select(CheckpointRow.number, CheckpointRow.digest).where(
+            CheckpointRow.journal_id == self.info.id
+        )
+        for row in self._rows(query.order_by(CheckpointRow.seq)):
+            yield TxnId(row.number), row.digest
+
+    def _checkpoint(self, query: Any) -> StoredCheckpoint | None:
+        row = next(iter(self._rows(query.limit(1))), None)
+        if row is None:
+            return None
+        found = StoredCheckpoint(*row)
+        if found.hash != hash_of(found, epoch=self.info.epoch):
+            raise JournalFormatError(
+                f"the checkpoint at seq {found.seq} was changed: its hash is not that of its row"
+            )
+        return found
 
     def transaction(self, number: TxnId | int) -> StoredTransaction:
         """The transaction with this number. Raises InvalidArgument if it is not stored."""
@@ -158,45 +201,12 @@ class JournalReader:
 
     def events(self, wanted: EventFilter | None = None) -> Iterator[StoredEvent]:
         """The events that match, undone ones included, in order of seq. Cost: O(matches), by index."""
-        query = sa.select(*_EVENT_COLUMNS).where(EventRow.journal_id == self.info.id)
-        for condition in self._conditions(wanted or EventFilter()):
-            query = query.where(condition)
-        for row in self._ascending(query, EventRow.seq, BATCH_EVENTS):
-            yield _event(row)
+        for found in self.find(wanted):
+            yield StoredEvent(found.seq, found.undone, found.event)
 
-    def _conditions(self, wanted: EventFilter) -> Iterator[sa.ColumnElement[bool]]:
-        if wanted.kinds:
-            yield EventRow.kind.in_(wanted.kinds)
-        if wanted.node is not None:
-            yield EventRow.node == wanted.node
-        if wanted.transaction is not None:
-            yield EventRow.txn == wanted.transaction
-            # The seqs of a transaction are one range: this lets the primary key find them.
-            first, count = self._range_of(wanted.transaction)
-            yield EventRow.seq.between(first, first + count - 1)
-        if wanted.first_seq is not None:
-            yield EventRow.seq >= wanted.first_seq
-        if wanted.last_seq is not None:
-            yield EventRow.seq <= wanted.last_seq
-        if wanted.request_id is not None:
-            yield sa.or_(
-                EventRow.request_id == wanted.request_id,
-                EventRow.txn.in_(self._numbers(TransactionRow.request_id == wanted.request_id)),
-            )
-        if wanted.since_us is not None:
-            yield EventRow.txn.in_(self._numbers(TransactionRow.time_us >= wanted.since_us))
-        if wanted.until_us is not None:
-            yield EventRow.txn.in_(self._numbers(TransactionRow.time_us < wanted.until_us))
-
-    def _numbers(self, condition: sa.ColumnElement[bool]) -> Any:
-        return sa.select(TransactionRow.number).where(TransactionRow.journal_id == self.info.id, condition)
-
-    def _range_of(self, number: int) -> tuple[int, int]:
-        query = sa.select(TransactionRow.first_seq, TransactionRow.event_count).where(
-            TransactionRow.journal_id == self.info.id, TransactionRow.number == number
-        )
-        row = next(iter(self._rows(query)), None)
-        return (0, 0) if row is None else (row.first_seq, row.event_count)
+    def find(self, wanted: EventFilter | None = None, *, limit: int | None = None) -> Iterator[FoundEvent]:
+        """As `events`, each with its transaction, and at most `limit`; see `EventLookUp.find`."""
+        return EventLookUp(self.engine, self.info.id).find(wanted or EventFilter(), limit=limit)
 
     def _batch(self, after: int, upto_seq: int | None) -> tuple[Sequence[Any], Sequence[Any]]:
         """The next transactions after number `after`, and their events, from one read transaction."""
@@ -208,7 +218,7 @@ class JournalReader:
         )
         if upto_seq is not None:
             query = query.where(TransactionRow.first_seq + TransactionRow.event_count - 1 <= upto_seq)
-        with database_errors("the journal cannot be read"), self._engine.connect() as connection:
+        with database_errors("the journal cannot be read"), self.engine.connect() as connection:
             heads = connection.execute(query).all()
             total = 0
             for i, head in enumerate(heads):
@@ -241,7 +251,7 @@ class JournalReader:
             after = rows[-1][0]
 
     def _rows(self, query: Any) -> Sequence[Any]:
-        with database_errors("the journal cannot be read"), self._engine.connect() as connection:
+        with database_errors("the journal cannot be read"), self.engine.connect() as connection:
             return connection.execute(query).all()
 
 
@@ -274,3 +284,15 @@ def _event(row: Sequence[Any]) -> StoredEvent:
         return StoredEvent(Seq(seq), bool(undone), decode(kind, version, payload, blob))
     except JournalFormatError as error:
         raise JournalFormatError(f"seq {seq}: {error}") from error
+
+
+def hash_of(checkpoint: StoredCheckpoint, *, epoch: str) -> bytes:
+    """The hash that a checkpoint of the journal of this epoch has to have."""
+    return checkpoint_hash(
+        epoch=epoch,
+        seq=checkpoint.seq,
+        number=checkpoint.number,
+        chain_hash=checkpoint.chain_hash,
+        digest=checkpoint.digest.encode(),
+        state=checkpoint.state,
+    )

@@ -1,14 +1,14 @@
 """The sink that puts a cache's transactions into a journal, off the scheduler's thread.
 
 `append` puts a transaction on a bounded queue and returns; a writer thread encodes, hashes and inserts. The
-queue never drops: when it is full, `append` waits. What the writer cannot do is kept and raised as
-JournalError by the next `append`, `flush` or `close`, and nothing is stored after it.
+queue never drops: when it is full, `append` waits.
 
-How much a killed process can lose is the `durability`:
+How much a killed process can lose is its `durability` (kvledger.journal.durability).
 
-    commit       nothing that `append` returned from: it waits for the disk
-    step         what came after the last `flush()`, which the scheduler calls once a step
-    background   what the writer had not reached yet
+What becomes of a failure of the store is `on_failure`. With "halt" the writer keeps what it could not do, the
+next `append`, `flush` or `close` raises it as JournalError, and nothing is stored after it. With "degrade"
+recording goes on: see kvledger.journal.outage. Meanwhile `flush` does not wait, and `durable_seq` tells what
+is on disk.
 """
 
 import atexit
@@ -16,18 +16,19 @@ import os
 import threading
 import time
 from collections import deque
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
-from kvledger.core.errors import InvalidArgument, JournalError
-from kvledger.core.events import TransactionRecord
+from kvledger.core.errors import JournalError, StoreUnavailable
+from kvledger.core.events import TokenForm, TransactionRecord
 from kvledger.core.ids import Seq
-from kvledger.journal.rows import RowWriter, Submission, WriterCounters
-
-Durability = Literal["commit", "step", "background"]
-
-DEFAULT_QUEUE_EVENTS = 65_536
-"""Events that may wait for the writer: less than a second of its work, some tens of megabytes."""
+from kvledger.journal.drain import SigtermDrain
+from kvledger.journal.durability import RecorderSettings
+from kvledger.journal.keeper import Keeper
+from kvledger.journal.outage import Outage, Writer, take_batch
+from kvledger.journal.rows import Submission, WriterCounters
+from kvledger.journal.stored_tokens import StoredTokens
 
 BATCH_EVENTS = 4_096
 """Events in one database transaction, unless a single transaction has more: long enough to pay for the
@@ -44,14 +45,21 @@ class Recorder:
     """
 
     def __init__(
-        self, writer: RowWriter, *, journal_id: int, durability: Durability, queue_limit: int
+        self,
+        writer: Writer,
+        settings: RecorderSettings,
+        *,
+        journal_id: int,
+        tokens: StoredTokens | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
-        if queue_limit < 1:
-            raise InvalidArgument(f"queue_limit must be at least 1 event, not {queue_limit}")
         self.journal_id = journal_id
-        self.durability = durability
+        self.settings = settings
+        self.durability = settings.durability
         self._writer = writer
-        self._limit = queue_limit
+        self._tokens = StoredTokens() if tokens is None else tokens
+        self.keeper = keeper
+        self._limit = settings.queue_limit
         self._pid = os.getpid()
         lock = threading.Lock()
         self._lock = lock
@@ -69,10 +77,21 @@ class Recorder:
         self._closed = False
         self._stalls = 0
         self._failure: JournalError | None = None
+        self._outage: Outage | None = None
+        self._retry_due = False
+        self._dropped_before = 0
+        self._drain = SigtermDrain(self.flush) if settings.drain_on_sigterm else None
+        # Holds off SIGTERM while a call has the lock; costs nothing where nobody asked for it.
+        self._undisturbed: AbstractContextManager[None] = self._drain or nullcontext()
         self._thread = threading.Thread(target=self._run, name=f"kvledger-journal-{journal_id}", daemon=True)
         self._thread.start()
         # A daemon thread does not hold up the interpreter's exit; this drains the queue before it dies.
         atexit.register(self._close_at_exit)
+
+    @property
+    def token_form(self) -> TokenForm:
+        """What of tokens and namespaces is stored: the cache's digests are over the same."""
+        return self._tokens.form
 
     @property
     def last_seq(self) -> Seq:
@@ -86,8 +105,20 @@ class Recorder:
 
     @property
     def queued_events(self) -> int:
-        """Events accepted and not yet stored."""
-        return self._queued_events
+        """Events accepted, not yet stored and not given up."""
+        outage = self._outage
+        return self._queued_events + (0 if outage is None else outage.held_events)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the store is failing right now and events are held or given up ("degrade" only)."""
+        return self._outage is not None
+
+    @property
+    def dropped_events(self) -> int:
+        """Events given up because the store failed for too long; 0 with "halt", which stops instead."""
+        outage = self._outage
+        return self._dropped_before + (0 if outage is None else outage.given_up_events)
 
     @property
     def stalls(self) -> int:
@@ -109,7 +140,7 @@ class Recorder:
         count = len(transaction.events)
         if os.getpid() != self._pid:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
-        with self._lock:
+        with self._undisturbed, self._lock:
             self._refuse_if_over()
             if self._queued_events and self._queued_events + count > self._limit:
                 self._stalls += 1
@@ -118,6 +149,8 @@ class Recorder:
                 self._work.notify()
                 self._progress.wait()
                 self._refuse_if_over()
+            if not self._accepted:
+                self._tokens.begin(transaction)
             self._queue.append(Submission(transaction, time.time_ns() // 1000))
             self._queued_events += count
             self._accepted += 1
@@ -128,10 +161,13 @@ class Recorder:
                 self._wait_or_withdraw(count)
 
     def flush(self) -> None:
-        """Wait until everything that `append` has taken is on disk. Raises JournalError as `append` does."""
+        """Wait until everything that `append` has taken is on disk, or the recorder is degraded.
+
+        Raises JournalError as `append` does.
+        """
         if os.getpid() != self._pid:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
-        with self._lock:
+        with self._undisturbed, self._lock:
             self._wait_for(self._accepted)
             if self._failure is not None:
                 raise self._raised()
@@ -139,19 +175,23 @@ class Recorder:
     def close(self) -> None:
         """Write what is queued, stop the writer and give its connection back; a second call does nothing.
 
-        Raises JournalError when the writer has failed, now or before, and nobody was told yet by `close`.
+        Raises JournalError when the writer has failed, now or before, and nobody was told yet by `close`; a
+        degraded recorder tries once more, and raises when the store is still away.
         """
         if os.getpid() != self._pid:
             self._closed = True
             return
-        with self._lock:
-            if self._closed:
-                return
-            self._closing = True
-            self._work.notify()
-        self._thread.join()
-        with self._lock:
-            self._closed = True
+        with self._undisturbed:
+            with self._lock:
+                if self._closed:
+                    return
+                self._closing = True
+                self._work.notify()
+            self._thread.join()
+            with self._lock:
+                self._closed = True
+        if self._drain is not None:
+            self._drain.remove()
         atexit.unregister(self._close_at_exit)
         if self._failure is not None:
             raise self._raised()
@@ -180,7 +220,7 @@ class Recorder:
 
     def _wait_for(self, accepted: int) -> None:
         """Wait, holding the lock, until the first `accepted` transactions are stored or the writer failed."""
-        while self._stored < accepted:
+        while self._stored < accepted and self._outage is None:
             if self._failure is not None:
                 raise self._raised()
             self._wanted = max(self._wanted, accepted)
@@ -209,42 +249,138 @@ class Recorder:
         try:
             while True:
                 batch = self._take()
-                if not batch:
+                if batch is None:
                     break
-                self._writer.store(batch)
-                self._done(batch)
+                self._write(self._as_stored(batch))
+                self._keep_up()
+            self._end_outage_at_close()
+            if self.keeper is not None and self._failure is None:
+                self.keeper.finish()
         except JournalError as error:
             self._fail(error)
         except BaseException as error:
             self._fail(JournalError(f"the writer met an error of its own: {error!r}"))
         finally:
+            if self._outage is not None:
+                self._outage.stop()
             try:
                 self._writer.close()
             except JournalError as error:
                 self._fail(error)
 
-    def _take(self) -> list[Submission]:
-        """Wait for work and take a batch of it; empty once the recorder is closing and drained."""
+    def _keep_up(self) -> None:
+        """Let the keeper do what it must, and the rest of its work while nobody waits for the writer."""
+        keeper = self.keeper
+        if keeper is None:
+            return
+        while keeper.must_work or (keeper.has_work and not self._queue and not self._closing):
+            try:
+                if not keeper.work(store_is_there=self._outage is None):
+                    return
+            except JournalError:
+                if self.settings.on_failure == "halt":
+                    raise
+                return  # It stays due and is tried again after the next batch.
+
+    def _as_stored(self, batch: list[Submission]) -> list[Submission]:
+        """What the token policy keeps of a batch: once for each transaction, in order, stored or not."""
+        began = time.thread_time()
+        kept = [Submission(self._tokens.stored(record), time_us) for record, time_us in batch]
+        self._writer.counters.cpu_seconds += time.thread_time() - began
+        return kept
+
+    def _take(self) -> list[Submission] | None:
+        """Wait for work and take a batch of it; None once the recorder is closing and drained.
+
+        The batch is empty when it is only time to try the store again.
+        """
         with self._lock:
-            while not self._queue and not self._closing:
+            while not self._queue and not self._closing and not self._retry_due:
                 self._writer_sleeps = True
                 self._work.wait()
                 self._writer_sleeps = False
-            if self._failure is not None:
-                return []
-            if self._queued_events < BATCH_EVENTS and self._wanted <= self._stored and not self._closing:
+            if self._failure is not None or (self._closing and not self._queue):
+                return None
+            if self._queued_events < BATCH_EVENTS and self._wanted <= self._stored and not self._in_a_hurry():
                 self._work.wait(LINGER_SECONDS)
-            batch: list[Submission] = []
-            events = 0
-            while self._queue:
-                count = len(self._queue[0].record.events)
-                if batch and events + count > BATCH_EVENTS:
-                    break
-                batch.append(self._queue.popleft())
-                events += count
+            batch = take_batch(self._queue, BATCH_EVENTS)
+            for _ in batch:
+                self._queue.popleft()
             return batch
 
-    def _done(self, batch: list[Submission]) -> None:
+    def _in_a_hurry(self) -> bool:
+        return self._closing or self._retry_due
+
+    def _write(self, batch: list[Submission]) -> None:
+        """Store a batch; or, in an outage, hold it, and try the store when that is due."""
+        if self._outage is None:
+            before = self._writer.counters.transactions
+            try:
+                self._writer.store(batch)
+            except JournalError as error:
+                if self.settings.on_failure == "halt":
+                    raise
+                stored = self._writer.counters.transactions - before
+                self._settle(batch[:stored])
+                self._begin_outage(error, batch[stored:])
+            else:
+                self._settle(batch)
+            return
+        self._outage.hold(batch)
+        self._settle(batch)
+        if self._retry_due and not self._closing:
+            self._retry()
+
+    def _begin_outage(self, error: JournalError, batch: list[Submission]) -> None:
+        outage = Outage(self._writer, error, limit=self._limit, back=self._store_is_back)
+        outage.hold(batch)
+        with self._lock:
+            self._outage = outage
+        self._settle(batch)
+        if isinstance(error, StoreUnavailable):
+            outage.wait_for_store()
+        else:
+            # The database is there and will never take this batch: waiting would not help.
+            outage.give_up(len(batch))
+            self._retry()
+
+    def _store_is_back(self) -> None:
+        with self._lock:
+            self._retry_due = True
+            self._work.notify()
+
+    def _retry(self) -> None:
+        """Try to end the outage; what the store refuses again waits for the next time."""
+        outage = self._outage
+        if outage is None:
+            return
+        self._retry_due = False
+        try:
+            outage.resume(BATCH_EVENTS)
+        except StoreUnavailable as error:
+            outage.error = error
+            outage.wait_for_store()
+            return
+        with self._lock:
+            self._outage = None
+            self._dropped_before += outage.given_up_events
+            self._durable_seq = self._writer.durable_seq
+            # The events that tell of gaps have taken seqs of their own.
+            self._last_seq = self._durable_seq + self._queued_events
+            self._progress.notify_all()
+
+    def _end_outage_at_close(self) -> None:
+        if self._failure is None:
+            self._retry()
+        outage = self._outage
+        if outage is not None:
+            raise JournalError(
+                f"the store did not come back: {outage.held_events} events held and {outage.given_up_events} "
+                f"given up were not stored: {outage.error}"
+            )
+
+    def _settle(self, batch: list[Submission]) -> None:
+        """Nobody has to wait for `batch` any more: it is stored, held or given up."""
         with self._lock:
             self._stored += len(batch)
             self._queued_events -= sum(len(item.record.events) for item in batch)

@@ -4,8 +4,9 @@ Replay and audit take any iterable of `StoredTransaction`, whatever it was read 
 edit one and an exported file can stand in for a database.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kvledger.core.events import Event, TransactionRecord
 from kvledger.core.ids import RequestId, Seq, TxnId
@@ -42,6 +43,42 @@ class StoredTransaction:
     def last_seq(self) -> Seq:
         """Seq of its last event; one below `first_seq` when it has none."""
         return Seq(self.first_seq + len(self.events) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A full state after transaction `number`, whose last seq is `seq` and whose hash is `chain_hash`.
+
+    `state` is what `restore.decode_state` reads, `hash` covers all else of the checkpoint.
+    """
+
+    seq: Seq
+    number: TxnId
+    chain_hash: bytes
+    digest: str
+    state: bytes
+    hash: bytes
+
+
+class JournalSource(Protocol):
+    """One journal, wherever it is kept: in a database, in exported files, in both."""
+
+    def transactions(
+        self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None
+    ) -> Iterator[StoredTransaction]:
+        """Transactions from number `first` on (None: from the first that is there), in order.
+
+        With `upto_seq` the last one is the last that ends at or before that seq.
+        """
+
+    def checkpoint_before(self, seq: Seq | int | None = None) -> StoredCheckpoint | None:
+        """The newest checkpoint at or before `seq` (None: of all)."""
+
+    def checkpoint_after(self, seq: Seq | int) -> StoredCheckpoint | None:
+        """The oldest checkpoint at or after `seq`."""
+
+    def checkpoint_places(self) -> Iterator[tuple[TxnId, str]]:
+        """Number of the transaction and digest of every checkpoint, in order."""
 
 
 def number_transactions(records: Iterable[TransactionRecord]) -> list[StoredTransaction]:

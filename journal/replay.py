@@ -2,19 +2,24 @@
 
 No clock, no randomness, no cache: undone events are skipped, every other one is checked for fit and
 applied. `at = seq` means the last transaction boundary at or before `seq`.
+
+A source that has checkpoints is read from the nearest one on. Where events were dropped nothing is known
+until the next checkpoint, and replay resumes there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
-from kvledger.core.events import CacheOpened, Event, EventsDropped
+from kvledger.core.events import CacheOpened, Event, EventsDropped, TransactionRecord
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.effects import EFFECTS, end_transaction
-from kvledger.journal.records import StoredTransaction
+from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction
+from kvledger.journal.restore import decode_state
 from kvledger.journal.state import State
 from kvledger.journal.structure import STRUCTURE, ReplayError, check_opened
 
-__all__ = ["Fold", "ReplayError", "Replayed", "replay"]
+__all__ = ["Fold", "ReplayError", "Replayed", "gap_in", "replay", "restore"]
 
 
 class Fold:
@@ -31,6 +36,15 @@ class Fold:
         self._state: State | None = None
         self._broken = False
 
+    @classmethod
+    def resume(cls, state: State, *, seq: Seq, transaction: TxnId) -> Self:
+        """A fold that goes on from `state`, which it takes over, after this seq and this transaction."""
+        fold = cls()
+        fold._state = state
+        fold.seq = seq
+        fold.transaction = transaction
+        return fold
+
     @property
     def state(self) -> State:
         """The state so far; `ReplayError` before the first `cache_opened`."""
@@ -43,36 +57,54 @@ class Fold:
 
         Raises `ReplayError`, with the seq, where numbers or seqs have a gap or an event does not fit.
         """
-        if self._broken:
-            raise ReplayError("this fold met an error before; start again with a new one")
-        self._broken = True
+        self._begin()
         if transaction.number != self.transaction + 1:
             raise ReplayError(
                 f"transaction {transaction.number} follows transaction {self.transaction}: one is missing",
                 seq=transaction.first_seq,
             )
+        gap = gap_in(transaction)
+        if gap is not None:
+            raise ReplayError(refusal(gap).problem, seq=transaction.first_seq)
         for stored in transaction.events:
             if stored.seq != self.seq + 1:
                 raise ReplayError(f"it follows seq {self.seq}: the journal has a gap", seq=stored.seq)
-            self.seq = stored.seq
-            self.events += 1
-            if stored.undone:
-                self.undone_events += 1
-                continue
-            try:
-                self._apply_event(stored.event)
-            except ReplayError as error:
-                raise ReplayError(
-                    error.problem,
-                    seq=stored.seq,
-                    node=error.node,
-                    lease=error.lease,
-                    request=error.request,
-                ) from error
+            self._step(stored.event, undone=stored.undone)
+        self._end()
+
+    def apply_record(self, record: TransactionRecord) -> None:
+        """Fold in the next transaction as a sink was given it; it gets the next number and seqs.
+
+        Raises `ReplayError` as `apply`. The cost is that of `apply`.
+        """
+        self._begin()
+        for event, undone in zip(record.events, record.undone, strict=True):
+            self._step(event, undone=bool(undone))
+        self._end()
+
+    def _begin(self) -> None:
+        if self._broken:
+            raise ReplayError("this fold met an error before; start again with a new one")
+        self._broken = True
+
+    def _end(self) -> None:
         if self._state is not None:
             end_transaction(self._state)
-        self.transaction = transaction.number
+        self.transaction = TxnId(self.transaction + 1)
         self._broken = False
+
+    def _step(self, event: Event, *, undone: bool) -> None:
+        self.seq = Seq(self.seq + 1)
+        self.events += 1
+        if undone:
+            self.undone_events += 1
+            return
+        try:
+            self._apply_event(event)
+        except ReplayError as error:
+            raise ReplayError(
+                error.problem, seq=self.seq, node=error.node, lease=error.lease, request=error.request
+            ) from error
 
     def _apply_event(self, event: Event) -> None:
         state = self._state
@@ -105,28 +137,58 @@ def refusal(event: Event) -> ReplayError:
     return ReplayError(f"an event of type {type(event).__name__} is not known")
 
 
+def gap_in(transaction: StoredTransaction) -> EventsDropped | None:
+    """The event that begins `transaction` and says that seqs before it were never stored, if any."""
+    if transaction.events and isinstance(transaction.events[0].event, EventsDropped):
+        return transaction.events[0].event
+    return None
+
+
+def restore(checkpoint: StoredCheckpoint) -> Fold:
+    """A fold that goes on from a checkpoint.
+
+    Raises JournalFormatError for a state that cannot be read, `ReplayError` for one that has not the digest
+    that the checkpoint names. Cost: O(state).
+    """
+    state = decode_state(checkpoint.state)
+    digest = state.digest()
+    if digest != checkpoint.digest:
+        raise ReplayError(
+            f"the state of the checkpoint has the digest {digest[:16]}..., its row says "
+            f"{checkpoint.digest[:16]}...",
+            seq=checkpoint.seq,
+        )
+    return Fold.resume(state, seq=checkpoint.seq, transaction=checkpoint.number)
+
+
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay ended with: the state, the last seq and transaction in it, and what was read."""
+    """What a replay ended with: the state, the last seq and transaction in it, and what was read.
+
+    `events` counts those that were folded, after the checkpoint at `checkpoint_seq` (None: from the first).
+    """
 
     state: State
     seq: Seq
     transaction: TxnId
     events: int
     undone_events: int
+    checkpoint_seq: Seq | None = None
 
 
-def replay(transactions: Iterable[StoredTransaction], upto: int | None = None) -> Replayed:
+def replay(transactions: Iterable[StoredTransaction] | JournalSource, upto: int | None = None) -> Replayed:
     """The state at the last transaction boundary at or before seq `upto` (None: at the end).
 
-    Raises `ReplayError` where the journal cannot be folded, or holds nothing at or before `upto`.
-    Reads no further than it has to. Cost follows the pages named by the events read.
+    Given a source, it starts from the nearest checkpoint; given transactions alone, from the first of them.
+    Raises `ReplayError` where the journal cannot be folded, or holds nothing at or before `upto`, or where
+    `upto` lies before what is still there or in a gap. Reads no further than it has to. Cost follows the
+    pages named by the events read, and the size of the checkpoint.
     """
-    fold = Fold()
-    for transaction in transactions:
-        if upto is not None and transaction.last_seq > upto:
-            break
-        fold.apply(transaction)
+    if isinstance(transactions, Iterable):
+        fold, start = Fold(), None
+        _fold_upto(fold, transactions, upto)
+    else:
+        fold, start = _fold_source(transactions, upto)
     if fold.seq == 0:
         where = "" if upto is None else f" at or before seq {upto}"
         raise ReplayError(f"the journal has no transaction{where}")
@@ -136,4 +198,34 @@ def replay(transactions: Iterable[StoredTransaction], upto: int | None = None) -
         transaction=fold.transaction,
         events=fold.events,
         undone_events=fold.undone_events,
+        checkpoint_seq=start,
     )
+
+
+def _fold_upto(fold: Fold, transactions: Iterable[StoredTransaction], upto: int | None) -> None:
+    for transaction in transactions:
+        if upto is not None and transaction.last_seq > upto:
+            break
+        fold.apply(transaction)
+
+
+def _fold_source(source: JournalSource, upto: int | None) -> tuple[Fold, Seq | None]:
+    start = source.checkpoint_before(upto)
+    if start is None:
+        fold = Fold()
+        _fold_upto(fold, _from_the_first(source, upto), upto)
+        return fold, None
+    fold = restore(start)
+    _fold_upto(fold, source.transactions(start.number + 1, upto_seq=upto), upto)
+    return fold, start.seq
+
+
+def _from_the_first(source: JournalSource, upto: int | None) -> Iterator[StoredTransaction]:
+    first = next(source.transactions(), None)
+    if first is not None and first.number != 1:
+        where = "its end" if upto is None else f"seq {upto}"
+        raise ReplayError(
+            f"what is stored begins with transaction {first.number}, seq {first.first_seq}, and no "
+            f"checkpoint stands at or before {where}"
+        )
+    return source.transactions(upto_seq=upto)

@@ -7,44 +7,20 @@ moves on only after the commit.
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from kvledger.core.errors import JournalError
-from kvledger.core.events import CacheOpened, TransactionRecord
-from kvledger.journal.chain import transaction_hash
-from kvledger.journal.codec import EncodedEvent, check_name, encode_all
-from kvledger.journal.database import database_errors
+from kvledger.core.events import CacheOpened, EventsDropped, TransactionRecord
+from kvledger.journal.codec import EncodedCells, check_name, encode_all
+from kvledger.journal.database import database_errors, row_inserter
 from kvledger.journal.fields import canonical_json
+from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, Place, link_batch
 from kvledger.journal.models import EventRow, JournalRow, TransactionRow
-
-TRANSACTION_CELLS = [
-    "journal_id",
-    "number",
-    "op",
-    "request_id",
-    "status",
-    "reason",
-    "time_us",
-    "first_seq",
-    "event_count",
-    "previous_hash",
-    "hash",
-]
-EVENT_CELLS = [
-    "journal_id",
-    "seq",
-    "txn",
-    "kind",
-    "version",
-    "node",
-    "request_id",
-    "undone",
-    "payload",
-    "blob",
-]
 
 
 class Submission(NamedTuple):
@@ -65,6 +41,30 @@ class WriterCounters:
     cpu_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Unsure:
+    """Where the journal ends if the batch that failed last was stored after all."""
+
+    next_seq: int
+    next_number: int
+    hash: bytes
+    config_known: bool
+    transactions: int
+    events: int
+    after_gap: bool
+    batch: Sequence[Submission]
+
+
+class Follower(Protocol):
+    """Hears what becomes of each transaction, in order: kvledger.journal.keeper.Keeper."""
+
+    def stored(self, batch: Sequence[Submission], *, number: int, seq: int, link: bytes) -> None:
+        """`batch` was committed; the chain ends at `number`, `seq` and the hash `link`."""
+
+    def dropped(self, batch: Sequence[Submission]) -> None:
+        """`batch` was given up."""
+
+
 class RowWriter:
     """Stores batches of transactions in one journal, from its first one on."""
 
@@ -76,9 +76,12 @@ class RowWriter:
         self._next_number = 1
         self._hash = genesis
         self._config_known = False
-        self._insert_transaction = _insert_text(engine, TransactionRow, TRANSACTION_CELLS)
-        self._insert_event = _insert_text(engine, EventRow, EVENT_CELLS)
+        self._given_up = 0
+        self._unsure: _Unsure | None = None
+        self._insert_transactions = row_inserter(engine, TransactionRow, TRANSACTION_CELLS)
+        self._insert_events = row_inserter(engine, EventRow, EVENT_CELLS)
         self.counters = WriterCounters()
+        self.follower: Follower | None = None
 
     @property
     def durable_seq(self) -> int:
@@ -103,6 +106,82 @@ class RowWriter:
         self._insert(batch, encoded)
         self.counters.cpu_seconds += time.thread_time() - began
 
+    def probe(self) -> None:
+        """Raise JournalError unless the store can be written to. Safe from any thread; changes nothing."""
+        with database_errors("the journal cannot be written"), self._engine.connect() as connection:
+            connection.execute(sa.select(JournalRow.id).where(JournalRow.id == self._journal_id)).all()
+
+    def resync(self) -> int:
+        """After a failure: find out whether the batch that failed was stored after all, and go on from there.
+
+        A connection that is lost during a commit does not tell. Returns how many transactions of that batch
+        are stored: all or none. Raises StoreUnavailable while the store cannot be read, JournalError when the
+        journal ends with a transaction that this writer did not write.
+        """
+        query = (
+            sa.select(TransactionRow.number, TransactionRow.hash)
+            .where(TransactionRow.journal_id == self._journal_id)
+            .order_by(TransactionRow.number.desc())
+            .limit(1)
+        )
+        try:
+            with database_errors("the end of the journal cannot be found"), self._open().begin():
+                # Waits for a commit of ours that a server may still be carrying out: its rows hold this one.
+                row = sa.select(JournalRow.id).where(JournalRow.id == self._journal_id).with_for_update()
+                self._open().execute(row).all()
+                last = self._open().execute(query).first()
+        except JournalError:
+            self._discard_connection()
+            raise
+        unsure, self._unsure = self._unsure, None
+        if last is None or (last.number, last.hash) == (self._next_number - 1, self._hash):
+            return 0
+        if unsure is None or (last.number, last.hash) != (unsure.next_number - 1, unsure.hash):
+            raise JournalError(
+                f"journal {self._journal_id} ends with transaction {last.number}, which another program wrote"
+            )
+        stored = unsure.next_seq - self._next_seq
+        if unsure.after_gap or not self._given_up:
+            self._tell(unsure.batch, unsure.next_number, unsure.next_seq, unsure.hash)
+        # What was given up is either the range that the stored batch names, or begins with that batch.
+        self._given_up = 0 if unsure.after_gap else max(0, self._given_up - stored)
+        self._next_seq, self._next_number, self._hash = unsure.next_seq, unsure.next_number, unsure.hash
+        self._config_known = self._config_known or unsure.config_known
+        self.counters.transactions += unsure.transactions
+        self.counters.events += unsure.events
+        return 0 if unsure.after_gap else unsure.transactions
+
+    def give_up(self, batch: Sequence[Submission]) -> None:
+        """Go on without storing `batch`: its events keep their seqs, which `store_gap` will name."""
+        self._given_up += sum(len(item.record.events) for item in batch)
+        if self.follower is not None:
+            self.follower.dropped(batch)
+
+    def store_gap(self, time_us: int) -> None:
+        """Store one `events_dropped` that names the seqs given up since the last stored event, if any.
+
+        It takes the seq after them. Errors as `store`.
+        """
+        if not self._given_up:
+            return
+        dropped = EventsDropped(self._next_seq, self._next_seq + self._given_up - 1)
+        record = TransactionRecord("events_dropped", None, [dropped], bytearray(1))
+        self.store([Submission(record, time_us)])
+
+    def _open(self) -> sa.Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _discard_connection(self) -> None:
+        """Forget a connection that failed: what state it is in is anybody's guess."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(SQLAlchemyError):
+                connection.invalidate()
+            with suppress(SQLAlchemyError):
+                connection.close()
+
     def close(self) -> None:
         """Give the connection back."""
         if self._connection is not None:
@@ -121,83 +200,56 @@ class RowWriter:
         if sound:
             self._insert(sound, _encode(sound))
 
-    def _insert(self, batch: Sequence[Submission], encoded: Sequence[EncodedEvent]) -> None:
-        transactions: list[tuple[Any, ...]] = []
-        events: list[tuple[Any, ...]] = []
-        journal_id = self._journal_id
-        seq, number, link = self._next_seq, self._next_number, self._hash
-        size = taken = 0
-        for record, time_us in batch:
-            first_seq = seq
-            hashed = []
-            for undone in record.undone:
-                kind, version, node, request, payload, blob = encoded[taken]
-                taken += 1
-                mark = 1 if undone else 0
-                text = payload.encode()
-                size += len(text) + len(blob)
-                name = None if request is None else request.encode()
-                hashed.append((seq, number, kind.encode(), version, node, name, mark, text, blob))
-                events.append((journal_id, seq, number, kind, version, node, request, mark, payload, blob))
-                seq += 1
-            status = "rolled_back" if record.rolled_back else "committed"
-            # A reason may quote anything, half a surrogate pair included, and must not stop the journal.
-            reason = record.reason.encode(errors="backslashreplace")
-            name = None if record.request_id is None else record.request_id.encode()
-            count = seq - first_seq
-            head = (number, record.op.encode(), name, status.encode(), reason, time_us, first_seq, count)
-            previous, link = link, transaction_hash(link, head, hashed)
-            transactions.append(
-                (
-                    journal_id,
-                    number,
-                    record.op,
-                    record.request_id,
-                    status,
-                    reason.decode(),
-                    time_us,
-                    first_seq,
-                    count,
-                    previous,
-                    link,
-                )
+    def _insert(self, batch: Sequence[Submission], encoded: Sequence[EncodedCells]) -> None:
+        place = Place(self._next_seq + self._given_up, self._next_number, self._hash)
+        linked = link_batch(batch, encoded, journal_id=self._journal_id, place=place)
+        transactions, events = linked.transactions, linked.events
+        seq, number, link = linked.end
+        config = None if self._config_known else _config_in(batch)
+        try:
+            self._commit(transactions, events, config)
+        except JournalError:
+            self._unsure = _Unsure(
+                next_seq=seq,
+                next_number=number,
+                hash=link,
+                config_known=config is not None,
+                transactions=len(transactions),
+                events=len(events),
+                after_gap=self._given_up > 0,
+                batch=batch,
             )
-            number += 1
-        self._commit(transactions, events, None if self._config_known else _config_in(batch))
+            self._discard_connection()
+            raise
         self._next_seq, self._next_number, self._hash = seq, number, link
+        self._config_known = self._config_known or config is not None
+        self._given_up = 0
         self.counters.events += len(events)
         self.counters.transactions += len(transactions)
-        self.counters.bytes += size
+        self.counters.bytes += linked.bytes
         self.counters.batches += 1
+        self._tell(batch, number, seq, link)
+
+    def _tell(self, batch: Sequence[Submission], next_number: int, next_seq: int, link: bytes) -> None:
+        if self.follower is not None:
+            self.follower.stored(batch, number=next_number - 1, seq=next_seq - 1, link=link)
 
     def _commit(
         self, transactions: list[tuple[Any, ...]], events: list[tuple[Any, ...]], config: str | None
     ) -> None:
         with database_errors("the journal cannot be written"):
-            if self._connection is None:
-                self._connection = self._engine.connect()
-            with self._connection.begin():
-                # Rows go to the driver as tuples: SQLAlchemy's own path, which makes a dictionary of each,
-                # costs three times as much as SQLite itself.
-                self._connection.exec_driver_sql(self._insert_transaction, transactions)
+            connection = self._open()
+            with connection.begin():
+                self._insert_transactions(connection, transactions)
                 if events:
-                    self._connection.exec_driver_sql(self._insert_event, events)
+                    self._insert_events(connection, events)
                 if config is not None:
-                    self._connection.execute(
+                    connection.execute(
                         sa.update(JournalRow).where(JournalRow.id == self._journal_id).values(config=config)
                     )
-        self._config_known = self._config_known or config is not None
 
 
-def _insert_text(engine: sa.Engine, table: type[TransactionRow] | type[EventRow], columns: list[str]) -> str:
-    """The INSERT of `table` as the driver takes it, its parameters in the order of `columns`."""
-    compiled = sa.insert(table).compile(dialect=engine.dialect, column_keys=columns)
-    if compiled.positiontup != columns:
-        raise JournalError(f"{engine.dialect.name} takes parameters in another order than {columns}")
-    return str(compiled)
-
-
-def _encode(batch: Sequence[Submission]) -> list[EncodedEvent]:
+def _encode(batch: Sequence[Submission]) -> list[EncodedCells]:
     for item in batch:
         record = item.record
         if len(record.undone) != len(record.events):

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from kvledger.core import events as vocabulary
 from kvledger.core.events import EVENTS, Event, Origin
 from kvledger.journal.records import StoredEvent
+from kvledger.journal.tokens import TokenPolicy
 
 ArrayForm = Literal["ranges", "values"]
 PRIVATE_TEXT = "namespace"
@@ -32,12 +33,17 @@ class PageList(BaseModel):
 
 
 class TokenList(BaseModel):
-    """Token ids: how many, and which if they were to be revealed."""
+    """Token ids: how many, and which if they were to be revealed.
+
+    Under a token policy that keeps no tokens the count is null, and `hash` is that of the prefix they end, if
+    one was kept.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    count: int
+    count: int | None = None
     values: list[int] | None = None
+    hash: str | None = None
 
 
 class OriginView(BaseModel):
@@ -92,8 +98,12 @@ EVENT_VIEW: TypeAdapter[Any] = TypeAdapter(EventView)
 """Validates a document of any kind and describes all of them as one JSON schema."""
 
 
-def view_event(event: Event, *, reveal: bool = False, arrays: ArrayForm = "ranges") -> BaseModel:
-    """The document of one event. `reveal` shows token ids and namespaces. Cost: O(array elements)."""
+def view_event(
+    event: Event, *, reveal: bool = False, arrays: ArrayForm = "ranges", policy: TokenPolicy = "full"
+) -> BaseModel:
+    """The document of one event. `reveal` shows token ids and namespaces, as far as `policy`, the journal's
+    token policy, kept them. Cost: O(array elements).
+    """
     shown: dict[str, Any] = {}
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
@@ -102,18 +112,27 @@ def view_event(event: Event, *, reveal: bool = False, arrays: ArrayForm = "range
         elif isinstance(value, np.ndarray):
             value = _pages(value, arrays)
         elif isinstance(value, bytes):
-            ids = np.frombuffer(value, dtype="<i4") if reveal else None
-            value = TokenList(count=len(value) // 4, values=None if ids is None else ids.tolist())
+            value = _tokens(value, reveal=reveal, policy=policy)
         elif isinstance(value, Origin):
             value = OriginView(request_id=value.request_id, epoch=value.epoch)
         shown[field.name] = value
     return EVENT_VIEWS[event.kind](**shown)
 
 
-def view_stored(stored: StoredEvent, *, reveal: bool = False, arrays: ArrayForm = "ranges") -> dict[str, Any]:
+def view_stored(
+    stored: StoredEvent, *, reveal: bool = False, arrays: ArrayForm = "ranges", policy: TokenPolicy = "full"
+) -> dict[str, Any]:
     """JSON-ready values of an event at its place in the journal: seq, undone, event."""
-    event = view_event(stored.event, reveal=reveal, arrays=arrays).model_dump(mode="json")
+    event = view_event(stored.event, reveal=reveal, arrays=arrays, policy=policy).model_dump(mode="json")
     return {"seq": int(stored.seq), "undone": stored.undone, "event": event}
+
+
+def _tokens(value: bytes, *, reveal: bool, policy: TokenPolicy) -> TokenList:
+    if policy != "full":
+        return TokenList(hash=value.hex() or None)
+    return TokenList(
+        count=len(value) // 4, values=np.frombuffer(value, dtype="<i4").tolist() if reveal else None
+    )
 
 
 def _pages(values: vocabulary.Pages, form: ArrayForm) -> PageList:

@@ -19,17 +19,19 @@ from kvledger.core.events import CacheOpened, Origin, Pages
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.journal.digest import state_digest
 from kvledger.journal.places import CALLER, DEFERRED, FIRST_REQUEST_CODE, FREE, OUTSIDE
+from kvledger.journal.tokens import TokenPolicy, policy_of
 
 FIRST_ROW_CAPACITY = 16
 """Pages a row has room for before it grows; it doubles from there, so that extending stays cheap."""
 
-TOKEN_BYTES = 4
-"""Width of a token in `NodeCreated.tokens`."""
-
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One edge of the tree. `end` = `start` + its tokens; `swa` is None for a tombstone."""
+    """One edge of the tree, [start, end) in tokens; `swa` is None for a tombstone.
+
+    `tokens` is what the token policy stored: its int32 tokens, the hash of the prefix up to `end`, or
+    nothing.
+    """
 
     id: NodeId
     namespace: str
@@ -145,6 +147,7 @@ class State:
         self.full_pages = opened.full_pages
         self.swa_pages = opened.swa_pages
         self.locked_recovery = opened.locked_recovery
+        self.token_policy: TokenPolicy = policy_of(opened)
         self.generation = 0
         self.nodes: dict[NodeId, Node] = {}
         self.roots: dict[str, dict[NodeId, Node]] = {}

@@ -8,68 +8,108 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, UnknownJournal
+from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS
 from kvledger.journal.chain import ChainHead, genesis_hash
 from kvledger.journal.database import (
     database_errors,
-    database_path,
-    prepare_store,
     reading_engine,
+    store_name,
     store_url,
     writing_engine,
 )
+from kvledger.journal.durability import DEFAULT_QUEUE_EVENTS, Durability, OnFailure, RecorderSettings
+from kvledger.journal.export.take import Outlet
+from kvledger.journal.growth import Growth, check_growth
+from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS, Keeper
+from kvledger.journal.migration import prepare_store
 from kvledger.journal.models import FORMAT_VERSION, JournalRow
 from kvledger.journal.reader import JournalInfo, JournalReader
-from kvledger.journal.recorder import DEFAULT_QUEUE_EVENTS, Durability, Recorder
+from kvledger.journal.recorder import Recorder
 from kvledger.journal.rows import RowWriter
-from kvledger.journal.verify import ChainBreak, verify_chain
-
-TOKEN_POLICY = "full"
-"""Token ids are stored as they are; the policy is noted in each journal."""
+from kvledger.journal.stored_tokens import StoredTokens
+from kvledger.journal.tokens import TokenPolicy
+from kvledger.journal.verify import ChainBreak, ChainTally, verify_chain
 
 
 class Journal:
     """An open store. Use `Journal.open`; closing it leaves recorders and their journals alone."""
 
-    def __init__(self, url: sa.URL) -> None:
+    def __init__(self, url: sa.URL, *, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS) -> None:
         self.url = url
-        self._reading = reading_engine(url)
+        self._lock_timeout_s = lock_timeout_s
+        self._reading = reading_engine(url, lock_timeout_s=lock_timeout_s)
 
     @classmethod
-    def open(cls, url_or_path: str | PathLike[str], *, create: bool = True) -> "Journal":
-        """Open the store named by an SQLAlchemy URL or a file's path, bringing its tables up to date.
+    def open(
+        cls,
+        url_or_path: str | PathLike[str],
+        *,
+        create: bool = True,
+        lock_timeout_s: float = LOCK_TIMEOUT_SECONDS,
+    ) -> "Journal":
+        """Open the store named by an SQLAlchemy URL or a file's path.
 
-        With `create` a missing file is made. Raises UnknownJournal when there is no such store and `create`
-        is False; InvalidArgument for a malformed URL; JournalError for a file that is no database.
+        A file is brought up to date, and with `create` made where it is missing; the tables of a server are
+        made by `kvledger db upgrade`. A connection waits `lock_timeout_s` seconds for another program's lock,
+        or for a server to answer, before the store counts as unavailable. Raises UnknownJournal when there is
+        no such store and `create` is False; InvalidArgument for a malformed URL; JournalError for a file that
+        is no database and for a server without the tables; StoreUnavailable where nobody answers.
         """
+        if lock_timeout_s < 0:
+            raise InvalidArgument(f"lock_timeout_s must not be negative: {lock_timeout_s}")
         url = store_url(url_or_path)
-        prepare_store(url, create=create)
-        return cls(url)
+        prepare_store(url, create=create, lock_timeout_s=lock_timeout_s)
+        return cls(url, lock_timeout_s=lock_timeout_s)
 
     def record(
         self,
         *,
         name: str = "",
         durability: Durability = "step",
+        tokens: TokenPolicy = "full",
+        key: bytes | None = None,
         queue_limit: int = DEFAULT_QUEUE_EVENTS,
+        on_failure: OnFailure = "halt",
+        drain_on_sigterm: bool = False,
+        checkpoint_every: int = DEFAULT_CHECKPOINT_EVENTS,
+        max_bytes: int | None = None,
+        export_to: str | PathLike[str] | None = None,
     ) -> Recorder:
         """Start a new journal and return the sink that fills it.
 
         `name` is the operator's; it may repeat, the newest journal of a name is found first. `durability`
-        says what a killed process can lose (kvledger.journal.recorder); `queue_limit` is how many events may
-        wait for the writer before `append` blocks. Raises InvalidArgument for a value out of range,
-        JournalError when the store cannot be written.
+        says what a killed process can lose (kvledger.journal.durability); `tokens` what is kept of tokens and
+        namespaces (kvledger.journal.tokens), where "hash" needs the operator's `key` of 16 to 64 bytes;
+        `queue_limit` is how many events may wait for the writer before `append` blocks. When the store fails,
+        `on_failure` "halt" raises at the next call and stores nothing more, "degrade" goes on, holds up to
+        `queue_limit` events, and names in the journal what it had to give up (kvledger.journal.outage). With
+        `drain_on_sigterm`, SIGTERM waits until everything accepted is on disk, then takes its course.
+        A full state is stored about every `checkpoint_every` events, 0 for never (kvledger.journal.keeper).
+        With `max_bytes` older events leave the store by themselves for Parquet files in the folder
+        `export_to` when this journal's rows take more than that (kvledger.journal.growth).
+
+        Raises InvalidArgument for a value out of range, JournalError when the store cannot be written.
         """
-        if durability not in ("commit", "step", "background"):
-            raise InvalidArgument(f"durability is commit, step or background, not {durability!r}")
-        if queue_limit < 1:
-            raise InvalidArgument(f"queue_limit must be at least 1 event, not {queue_limit}")
-        engine = writing_engine(self.url, sync="NORMAL" if durability == "background" else "FULL")
+        settings = RecorderSettings(
+            durability=durability,
+            queue_limit=queue_limit,
+            on_failure=on_failure,
+            drain_on_sigterm=drain_on_sigterm,
+        )
+        check_growth(checkpoint_every=checkpoint_every, max_bytes=max_bytes, export_to=export_to)
+        stored_tokens = StoredTokens(tokens, key)
+        engine = writing_engine(
+            self.url,
+            sync="NORMAL" if durability == "background" else "FULL",
+            lock_timeout_s=self._lock_timeout_s,
+        )
         epoch, created_us = uuid.uuid4().hex, time.time_ns() // 1000
         with database_errors("no journal can be started"), engine.begin() as connection:
             started = connection.execute(
@@ -78,7 +118,7 @@ class Journal:
                     epoch=epoch,
                     name=name,
                     config=None,
-                    token_policy=TOKEN_POLICY,
+                    token_policy=tokens,
                     format_version=FORMAT_VERSION,
                     created_us=created_us,
                 )
@@ -90,19 +130,33 @@ class Journal:
             created_us=created_us,
             epoch=epoch,
             name=name,
-            token_policy=TOKEN_POLICY,
+            token_policy=tokens,
         )
-        return Recorder(
-            RowWriter(engine, journal_id=journal_id, genesis=genesis),
-            journal_id=journal_id,
-            durability=durability,
-            queue_limit=queue_limit,
-        )
+        writer = RowWriter(engine, journal_id=journal_id, genesis=genesis)
+        keeper = None
+        if checkpoint_every or max_bytes is not None or on_failure == "degrade":
+            growth = None
+            if max_bytes is not None and export_to is not None:
+                growth = Growth(
+                    writer.counters,
+                    max_bytes=max_bytes,
+                    export_and_prune=Outlet(engine, self.reader(journal_id), Path(export_to)),
+                )
+            keeper = Keeper(engine, journal_id=journal_id, epoch=epoch, every=checkpoint_every, growth=growth)
+            writer.follower = keeper
+        return Recorder(writer, settings, journal_id=journal_id, tokens=stored_tokens, keeper=keeper)
 
     def list(self) -> tuple[JournalInfo, ...]:
         """The journals of the store, oldest first."""
         rows = self._rows(sa.select(JournalRow.__table__).order_by(JournalRow.id))
         return tuple(JournalInfo.from_row(row) for row in rows)
+
+    def heads(self) -> tuple[tuple[JournalInfo, ChainHead], ...]:
+        """Each journal, oldest first, and where it ends on disk: `seq` of the head is its last durable seq.
+
+        After a crash this says what is there; `JournalReader.tail` says what is not.
+        """
+        return tuple((info, JournalReader(self._reading, info).head()) for info in self.list())
 
     def reader(self, journal: int | str | None = None) -> JournalReader:
         """A reader of one journal: by id, by name (the newest of that name), or the newest of all.
@@ -112,17 +166,18 @@ class Journal:
         return JournalReader(self._reading, JournalInfo.from_row(self._row(journal)))
 
     def verify(
-        self, journal: int | str | None = None, *, anchor: ChainHead | None = None
+        self,
+        journal: int | str | None = None,
+        *,
+        anchor: ChainHead | None = None,
+        tally: ChainTally | None = None,
     ) -> Iterator[ChainBreak]:
         """Re-read one journal and yield each place where its rows are not what was written, first one first.
 
-        `anchor` is a head kept elsewhere, against a cut tail. Errors as `reader`. Cost: O(bytes stored).
+        `anchor` is a head kept elsewhere, against a cut tail; `tally` is filled with what was read once the
+        breaks have been taken. Raises UnknownJournal when there is no such journal. Cost: O(bytes stored).
         """
-        row = self._row(journal)
-        info = JournalInfo.from_row(row)
-        return verify_chain(
-            self._reading, info.id, epoch=info.epoch, genesis=info.genesis, config=row.config, anchor=anchor
-        )
+        return verify_chain(self._reading, self._id(journal), anchor=anchor, tally=tally)
 
     def close(self) -> None:
         """Close the reading connections."""
@@ -137,7 +192,10 @@ class Journal:
         self.close()
 
     def _row(self, journal: int | str | None) -> Any:
-        query = sa.select(JournalRow.__table__).order_by(JournalRow.id.desc()).limit(1)
+        return self._rows(sa.select(JournalRow.__table__).where(JournalRow.id == self._id(journal)))[0]
+
+    def _id(self, journal: int | str | None) -> int:
+        query = sa.select(JournalRow.id).order_by(JournalRow.id.desc()).limit(1)
         if isinstance(journal, int):
             query = query.where(JournalRow.id == journal)
         elif journal is not None:
@@ -145,8 +203,9 @@ class Journal:
         found = self._rows(query)
         if not found:
             what = "holds no journal yet" if journal is None else f"holds no journal {journal!r}"
-            raise UnknownJournal(f"{database_path(self.url)} {what}")
-        return found[0]
+            raise UnknownJournal(f"{store_name(self.url)} {what}")
+        found_id: int = found[0].id
+        return found_id
 
     def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
         with database_errors("the journals cannot be listed"), self._reading.connect() as connection:

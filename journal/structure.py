@@ -42,7 +42,11 @@ from kvledger.core.events import (
 )
 from kvledger.core.ids import LeaseId, NodeId, RequestId, Seq
 from kvledger.journal.places import OUTSIDE
-from kvledger.journal.state import TOKEN_BYTES, Lease, Node, Request, State
+from kvledger.journal.state import Lease, Node, Request, State
+from kvledger.journal.tokens import HASH_BYTES, TOKEN_BYTES, policy_of
+
+_HASHES = {"hash": HASH_BYTES, "none": 0}
+"""Bytes that stand for the tokens of any node, by the token policies that do not keep them."""
 
 LARGEST = 2**62
 """Ids, stamps and lengths stay below this: places and digests are 64-bit integers, and ids are added to."""
@@ -82,6 +86,10 @@ def check_opened(event: CacheOpened) -> None:
         )
     if max(sizes) > MAX_PAGES:
         raise ReplayError(f"cache_opened gives a size of {max(sizes)}: the largest is {MAX_PAGES}")
+    try:
+        policy_of(event)
+    except JournalError as error:
+        raise ReplayError(str(error)) from error
 
 
 def _in_range(what: str, value: int) -> None:
@@ -169,9 +177,11 @@ def _node_created(state: State, event: NodeCreated) -> Node | None:
     _in_range("stamp", event.stamp)
     if count == 0:
         raise ReplayError(f"node {event.node} is created without a page")
-    if len(event.tokens) != count * state.page_size * TOKEN_BYTES:
+    expected = _HASHES.get(state.token_policy, count * state.page_size * TOKEN_BYTES)
+    if len(event.tokens) != expected:
         raise ReplayError(
-            f"node {event.node} is created with {len(event.tokens)} bytes of tokens for {count} pages"
+            f"node {event.node} is created with {len(event.tokens)} bytes of tokens for {count} pages "
+            f"under the token policy {state.token_policy!r}, which stores {expected}"
         )
     _full(state, event.full_pages)
     if event.swa_pages is not None:
@@ -191,6 +201,12 @@ def _node_split(state: State, event: NodeSplit) -> Node:
     if not node.start < event.at < node.end or (event.at - node.start) % state.page_size:
         raise ReplayError(
             f"node {node.id} covers [{node.start}, {node.end}) and cannot be split at {event.at}"
+        )
+    expected = _HASHES.get(state.token_policy)
+    if expected is not None and len(event.head_tokens) != expected:
+        raise ReplayError(
+            f"the head of node {node.id} has {len(event.head_tokens)} bytes for its tokens under the token "
+            f"policy {state.token_policy!r}, which stores {expected}"
         )
     return node
 

@@ -1,51 +1,36 @@
-"""Verification: the stored rows of a journal against the hashes that were stored with them.
+"""Verification of a stored journal: every cell of its rows against the hashes that were stored with them.
 
-Everything is read back as raw cells, text as its bytes, so that a change which happens to decode to the same
-value is still a change. Each transaction is checked for its place (dense numbers, dense seqs), its events
-(all there, none besides), its link to the one before and its own hash; after a break the check resumes from
-what is stored, so that one changed row is reported once.
+Everything is read back as raw cells and walked as `walk.py` says. Checkpoints are checked against their own
+hash and against the link of the chain on which they say they stand. Rows that no transaction or no journal
+accounts for are found too. A journal whose beginning was pruned is walked from the checkpoint before its
+first transaction.
+
+What the rows alone cannot show: that the end was cut off, or that the whole journal was replaced. An anchor
+can.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from kvledger.core.errors import CacheError
-from kvledger.journal.chain import ChainHead, transaction_hash
-from kvledger.journal.codec import decode
-from kvledger.journal.database import database_errors
-from kvledger.journal.fields import canonical_json
-from kvledger.journal.models import EventRow, JournalRow, TransactionRow
+from kvledger.journal.chain import ChainHead, checkpoint_hash, genesis_hash
+from kvledger.journal.database import database_errors, stored_bytes
+from kvledger.journal.models import CheckpointRow, EventRow, JournalRow, TransactionRow
+from kvledger.journal.walk import ChainBreak, ChainWalk, Link
+
+__all__ = ["ChainBreak", "ChainTally", "verify_chain"]
 
 BATCH_TRANSACTIONS = 512
 
-
-@dataclass(frozen=True, slots=True)
-class ChainBreak:
-    """One place where a journal is not what was written. `number` and `seq` name the first bad row."""
-
-    invariant: Literal["chain", "sequence"]
-    table: Literal["journals", "transactions", "events"]
-    number: int | None
-    seq: int | None
-    sentence: str
-
-
-def _raw(column: Any) -> sa.ColumnElement[Any]:
-    """A text column as its stored bytes: damaged UTF-8 must be found here, not refused by the driver."""
-    return sa.cast(column, sa.LargeBinary)
-
-
 _TRANSACTION_CELLS = (
     TransactionRow.number,
-    _raw(TransactionRow.op),
-    _raw(TransactionRow.request_id),
-    _raw(TransactionRow.status),
-    _raw(TransactionRow.reason),
+    stored_bytes(TransactionRow.op),
+    stored_bytes(TransactionRow.request_id),
+    stored_bytes(TransactionRow.status),
+    stored_bytes(TransactionRow.reason),
     TransactionRow.time_us,
     TransactionRow.first_seq,
     TransactionRow.event_count,
@@ -55,158 +40,174 @@ _TRANSACTION_CELLS = (
 _EVENT_CELLS = (
     EventRow.seq,
     EventRow.txn,
-    _raw(EventRow.kind),
+    stored_bytes(EventRow.kind),
     EventRow.version,
     EventRow.node,
-    _raw(EventRow.request_id),
+    stored_bytes(EventRow.request_id),
     EventRow.undone,
-    _raw(EventRow.payload),
+    stored_bytes(EventRow.payload),
     EventRow.blob,
 )
+
+
+class _StoredChain(NamedTuple):
+    """What the row of a journal says of its chain. `config` is None where it is not text."""
+
+    journal_id: int
+    epoch: str
+    genesis: bytes
+    config: str | None
+
+
+@dataclass(slots=True)
+class ChainTally:
+    """What a verification has read so far: filled in while its breaks are taken."""
+
+    first_number: int = 1
+    transactions: int = 0
+    events: int = 0
+    checkpoints: int = 0
+    events_dropped: int = 0
+    head: ChainHead | None = None
+    anchored: bool = False
 
 
 def verify_chain(
     engine: sa.Engine,
     journal_id: int,
     *,
-    epoch: str,
-    genesis: bytes,
-    config: str | None,
     anchor: ChainHead | None = None,
+    tally: ChainTally | None = None,
 ) -> Iterator[ChainBreak]:
-    """Check one journal, whose row holds `epoch`, `config` and cells that amount to `genesis`.
+    """Check one journal's rows and yield the breaks, those of transactions and events in order of number.
 
-    Yields the breaks in order of number; nothing when the rows are what was written, which without an
-    `anchor` says nothing about transactions cut off at the end. Raises JournalError when the database cannot
-    be read. Cost: O(bytes stored), memory bounded by a batch.
+    Nothing when the rows are what was written, which without an `anchor` says nothing about transactions cut
+    off at the end. Raises JournalError when the database cannot be read. Cost: O(bytes stored), memory
+    bounded by a batch and the checkpoints' places.
     """
-    walk = _Walk(genesis, anchor if anchor is not None and anchor.epoch == epoch else None)
+    with database_errors("the journal cannot be verified"), engine.connect() as connection:
+        chain = _chain_of(connection, journal_id)
+    if anchor is not None and anchor.epoch != chain.epoch:
+        sentence = f"the anchor is of epoch {anchor.epoch}, the journal of {chain.epoch}: it was replaced"
+        yield ChainBreak("chain", "journals", None, None, sentence)
+        anchor = None
+    with database_errors("the journal cannot be verified"), engine.connect() as connection:
+        start = _start(connection, chain)
+        marks = dict.fromkeys(_checkpoint_numbers(connection, chain), start)
+    walk = ChainWalk(start, anchor=anchor, marks=marks)
+    yield from walk.begin()
     after: int | None = None
     while True:
         with database_errors("the journal cannot be verified"), engine.connect() as connection:
-            batch = _read_batch(connection, journal_id, after)
+            batch = _read_batch(connection, chain.journal_id, after)
         if not batch:
             break
         for head, rows in batch:
             yield from walk.step(head, rows)
         after = batch[-1][0][0]
     with database_errors("the journal cannot be verified"), engine.connect() as connection:
-        yield from _strays(connection, journal_id, walk.next_seq)
-    yield from walk.end(config)
-    if anchor is not None and anchor.epoch != epoch:
-        yield ChainBreak(
-            "chain", "journals", None, None, f"the anchor is of epoch {anchor.epoch}, the journal of {epoch}"
-        )
+        yield from _strays(connection, chain.journal_id, walk)
+        checked = 0
+        for found in _checkpoints(connection, chain, walk):
+            checked += 1
+            if found is not None:
+                yield found
+    yield from walk.end(chain.config)
+    if tally is not None:
+        tally.first_number = start.number + 1
+        tally.transactions, tally.events, tally.checkpoints = walk.transactions, walk.events, checked
+        tally.events_dropped = sum(last - first + 1 for first, last in walk.gaps)
+        tally.head = ChainHead(chain.epoch, *walk.reached)
+        tally.anchored = walk.anchored
 
 
-class _Walk:
-    """What the check knows between two transactions: which number, seq and link have to come next."""
-
-    def __init__(self, genesis: bytes, anchor: ChainHead | None) -> None:
-        self.next_number = 1
-        self.next_seq = 1
-        # After a break both the stored and the recomputed hash may be what the next row links to.
-        self._links = {genesis}
-        self._sound = True
-        self._damaged = False
-        self._anchor = anchor
-        self._config: str | None = None
-
-    def step(self, head: Sequence[Any], rows: Sequence[Any]) -> Iterator[ChainBreak]:
-        """Check the next transaction and its event rows, and move on to what follows it."""
-        number, *_, first_seq, event_count, previous, stored = head
-        at = (number, first_seq if type(first_seq) is int else None)
-        found: ChainBreak | None = None
-        gap = number != self.next_number
-        if gap:
-            found = self._misplaced(number)
-        elif self._sound and first_seq != self.next_seq:
-            sentence = f"transaction {number} starts at seq {first_seq}; seq {self.next_seq} comes next"
-            found = ChainBreak("sequence", "transactions", *at, sentence)
-        else:
-            found = _missing_event(number, first_seq, event_count, rows)
-        computed = _hash_of(head, rows)
-        if found is None and computed != stored:
-            last = first_seq + event_count - 1
-            sentence = (
-                f"transaction {number}, or one of its events {first_seq} to {last}, was changed: "
-                f"its hash is not that of its rows"
-            )
-            found = ChainBreak("chain", "transactions", *at, sentence)
-        if found is None and previous not in self._links:
-            table: Literal["journals", "transactions"] = "journals" if number == 1 else "transactions"
-            before = "the journal's own row" if number == 1 else f"transaction {number - 1}"
-            sentence = f"transaction {number} does not follow {before}: the hash before it is another one"
-            found = ChainBreak("chain", table, *at, sentence)
-        if found is not None:
-            self._damaged = True
-            yield found
-        elif self._config is None:
-            self._config = _config_in(rows)
-        yield from self._at_anchor(number, stored)
-        self._sound = found is None
-        self._links = {stored, computed or stored}
-        self.next_number = number + 1
-        if type(first_seq) is int and type(event_count) is int:
-            self.next_seq = first_seq + event_count
-
-    def end(self, config: str | None) -> Iterator[ChainBreak]:
-        """What only the end can tell: a cut tail, and a journal row that names another configuration."""
-        if config != self._config and (self._config is not None or not self._damaged):
-            sentence = "the journal's config is not the one in its cache_opened event"
-            yield ChainBreak("chain", "journals", None, None, sentence)
-        if self._anchor is not None and self._anchor.number >= self.next_number:
-            sentence = (
-                f"the journal ends with transaction {self.next_number - 1}; the anchor names transaction "
-                f"{self._anchor.number}, seq {self._anchor.seq}: the tail was cut"
-            )
-            yield ChainBreak("chain", "transactions", self.next_number, self.next_seq, sentence)
-
-    def _misplaced(self, number: Any) -> ChainBreak:
-        if number < self.next_number:
-            sentence = f"transaction {number} stands where none can be: it was inserted"
-            return ChainBreak("sequence", "transactions", number, None, sentence)
-        sentence = f"transactions {self.next_number} to {number - 1} are missing"
-        return ChainBreak("sequence", "transactions", self.next_number, self.next_seq, sentence)
-
-    def _at_anchor(self, number: int, stored: Any) -> Iterator[ChainBreak]:
-        if self._anchor is not None and number == self._anchor.number and stored != self._anchor.hash:
-            sentence = f"transaction {number} has another hash than the anchor for seq {self._anchor.seq}"
-            yield ChainBreak("chain", "transactions", number, self._anchor.seq, sentence)
-
-
-def _missing_event(number: int, first_seq: int, event_count: int, rows: Sequence[Any]) -> ChainBreak | None:
-    for expected, row in enumerate(rows, start=first_seq):
-        if row[0] != expected:
-            break
-    else:
-        expected = first_seq + len(rows)
-    if expected >= first_seq + event_count:
-        return None
-    sentence = f"seq {expected} of transaction {number} is missing"
-    return ChainBreak("sequence", "events", number, expected, sentence)
-
-
-def _hash_of(head: Sequence[Any], rows: Any) -> bytes | None:
-    """The hash that these cells call for, None when they hold what no journal can."""
-    cells: Any = head[:-2]
-    previous = head[-2]
+def _chain_of(connection: sa.Connection, journal_id: int) -> _StoredChain:
+    row = connection.execute(
+        sa.select(
+            *[
+                stored_bytes(column)
+                for column in (JournalRow.epoch, JournalRow.name, JournalRow.token_policy, JournalRow.config)
+            ],
+            JournalRow.format_version,
+            JournalRow.created_us,
+        ).where(JournalRow.id == journal_id)
+    ).one()
     try:
-        return transaction_hash(previous, cells, rows)
-    except (struct.error, TypeError):
-        return None
+        epoch, name, policy = (text.decode() for text in row[:3])
+        config = _text(row[3])
+    except UnicodeDecodeError:
+        # No text that was ever written: a chain that begins nowhere breaks at its first transaction.
+        return _StoredChain(journal_id, row[0].decode(errors="replace"), b"", None)
+    genesis = genesis_hash(
+        format_version=row.format_version,
+        created_us=row.created_us,
+        epoch=epoch,
+        name=name,
+        token_policy=policy,
+    )
+    return _StoredChain(journal_id, epoch, genesis, config)
 
 
-def _config_in(rows: Sequence[Any]) -> str | None:
-    for row in rows:
-        _seq, _txn, kind, version, _node, _request, _undone, payload, blob = row
-        if kind == b"cache_opened":
-            try:
-                event: Any = decode("cache_opened", version, payload.decode(), blob)
-                return canonical_json(event.config)
-            except (CacheError, UnicodeDecodeError):
-                return None
-    return None
+def _text(cell: bytes | None) -> str | None:
+    return None if cell is None else cell.decode()
+
+
+def _start(connection: sa.Connection, chain: _StoredChain) -> Link:
+    """Genesis, or the checkpoint that a pruned journal begins behind."""
+    genesis = Link(0, 0, chain.genesis)
+    first = connection.execute(
+        sa.select(TransactionRow.number)
+        .where(TransactionRow.journal_id == chain.journal_id)
+        .order_by(TransactionRow.number)
+        .limit(1)
+    ).scalar_one_or_none()
+    columns = (CheckpointRow.number, CheckpointRow.seq, CheckpointRow.chain_hash)
+    query = sa.select(*columns).where(CheckpointRow.journal_id == chain.journal_id)
+    if first is None:
+        query = query.order_by(CheckpointRow.seq.desc())
+    elif first > 1:
+        query = query.where(CheckpointRow.number == first - 1)
+    else:
+        return genesis
+    found = connection.execute(query.limit(1)).first()
+    return genesis if found is None else Link(*found)
+
+
+def _checkpoint_numbers(connection: sa.Connection, chain: _StoredChain) -> Sequence[int]:
+    query = sa.select(CheckpointRow.number).where(CheckpointRow.journal_id == chain.journal_id)
+    return connection.execute(query).scalars().all()
+
+
+def _checkpoints(
+    connection: sa.Connection, chain: _StoredChain, walk: ChainWalk
+) -> Iterator[ChainBreak | None]:
+    """One item a checkpoint: what is wrong with it, or None."""
+    query = (
+        sa.select(
+            CheckpointRow.seq,
+            CheckpointRow.number,
+            CheckpointRow.chain_hash,
+            stored_bytes(CheckpointRow.digest),
+            CheckpointRow.state,
+            CheckpointRow.hash,
+        )
+        .where(CheckpointRow.journal_id == chain.journal_id)
+        .order_by(CheckpointRow.seq)
+        .execution_options(yield_per=1)
+    )
+    for seq, number, chain_hash, digest, state, stored in connection.execute(query):
+        computed = checkpoint_hash(
+            epoch=chain.epoch, seq=seq, number=number, chain_hash=chain_hash, digest=digest, state=state
+        )
+        sentence = None
+        if computed != stored:
+            sentence = f"the checkpoint at seq {seq} was changed: its hash is not that of its row"
+        elif number > walk.start.number and number in walk.marks:
+            if walk.marks[number] != Link(number, seq, chain_hash):
+                sentence = f"the checkpoint at seq {seq} does not stand on transaction {number} of this chain"
+        elif number == walk.start.number and Link(number, seq, chain_hash) != walk.start:
+            sentence = f"the checkpoint at seq {seq} is not the one that the journal begins behind"
+        yield None if sentence is None else ChainBreak("chain", "checkpoints", number, seq, sentence)
 
 
 def _read_batch(
@@ -221,7 +222,7 @@ def _read_batch(
     if heads and all(before[1] == then[0] for before, then in pairwise(ranges)):
         rows = _read_events(connection, journal_id, (ranges[0][0], ranges[-1][1]))
         return list(_share_out(heads, ranges, rows))
-    # Ranges that do not follow one another are damage: each is then read for itself.
+    # Ranges that do not follow one another are damage or a gap: each is then read for itself.
     return [
         (head, _read_events(connection, journal_id, span)) for head, span in zip(heads, ranges, strict=True)
     ]
@@ -254,11 +255,25 @@ def _share_out(
         yield head, rows[begin:taken]
 
 
-def _strays(connection: sa.Connection, journal_id: int, next_seq: int) -> Iterator[ChainBreak]:
+def _strays(connection: sa.Connection, journal_id: int, walk: ChainWalk) -> Iterator[ChainBreak]:
     """Rows that no transaction or no journal accounts for."""
+    # What lies past the end may have been recorded since: then its transaction is there too.
+    recorded = (
+        sa.select(TransactionRow.number)
+        .where(
+            TransactionRow.journal_id == journal_id,
+            TransactionRow.number == EventRow.txn,
+            TransactionRow.number >= walk.next_number,
+            EventRow.seq >= TransactionRow.first_seq,
+            EventRow.seq < TransactionRow.first_seq + TransactionRow.event_count,
+        )
+        .exists()
+    )
+    outside = [EventRow.seq <= walk.start.seq, sa.and_(EventRow.seq >= walk.next_seq, ~recorded)]
+    outside += [EventRow.seq.between(first, last) for first, last in walk.gaps]
     stray = connection.execute(
         sa.select(EventRow.seq, EventRow.txn)
-        .where(EventRow.journal_id == journal_id, sa.or_(EventRow.seq < 1, EventRow.seq >= next_seq))
+        .where(EventRow.journal_id == journal_id, sa.or_(*outside))
         .order_by(EventRow.seq)
         .limit(1)
     ).first()
@@ -266,7 +281,11 @@ def _strays(connection: sa.Connection, journal_id: int, next_seq: int) -> Iterat
         sentence = f"seq {stray.seq} belongs to no stored transaction; its row names transaction {stray.txn}"
         yield ChainBreak("sequence", "events", stray.txn, stray.seq, sentence)
     journals = sa.select(JournalRow.id)
-    for table, rows in (("transactions", TransactionRow), ("events", EventRow)):
+    for table, rows in (
+        ("transactions", TransactionRow),
+        ("events", EventRow),
+        ("checkpoints", CheckpointRow),
+    ):
         lost = connection.execute(
             sa.select(rows.journal_id).where(rows.journal_id.not_in(journals)).limit(1)
         ).scalar()

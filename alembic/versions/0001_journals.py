@@ -46,7 +46,6 @@ def upgrade() -> None:
         sqlite_strict=True,
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_transactions_journal_id_first_seq", "transactions", ["journal_id", "first_seq"])
     op.create_index("ix_transactions_journal_id_time_us", "transactions", ["journal_id", "time_us"])
     op.create_index(
         "ix_transactions_journal_id_request_id_number",
@@ -90,8 +89,11 @@ def upgrade() -> None:
         "checkpoints",
         sa.Column("journal_id", sa.Integer(), nullable=False),
         sa.Column("seq", INT64, nullable=False),
+        sa.Column("number", INT64, nullable=False),
+        sa.Column("chain_hash", sa.LargeBinary(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("state", sa.LargeBinary(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("journal_id", "seq", name="pk_checkpoints"),
         sa.ForeignKeyConstraint(["journal_id"], ["journals.id"], name="fk_checkpoints_journals"),
         sqlite_strict=True,

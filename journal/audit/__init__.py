@@ -5,6 +5,16 @@ It is written from docs/events.md and docs/format.md alone and shares no line wi
 
 from kvledger.journal.audit.invariants import INVARIANTS, Invariant
 from kvledger.journal.audit.runner import audit
-from kvledger.journal.audit.verdict import Counts, Finding, InvariantReport, LockCut, Verdict
+from kvledger.journal.audit.verdict import Counts, Finding, Gap, InvariantReport, LockCut, Verdict
 
-__all__ = ["INVARIANTS", "Counts", "Finding", "Invariant", "InvariantReport", "LockCut", "Verdict", "audit"]
+__all__ = [
+    "INVARIANTS",
+    "Counts",
+    "Finding",
+    "Gap",
+    "Invariant",
+    "InvariantReport",
+    "LockCut",
+    "Verdict",
+    "audit",
+]

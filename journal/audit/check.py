@@ -15,11 +15,15 @@ Hook = Callable[[Any, Any], None]
 
 @dataclass(slots=True)
 class Context:
-    """What the checks share: the state being folded, the findings and the tally of what was checked."""
+    """What the checks share: the state being folded, the findings and the tally of what was checked.
+
+    `reading` is the transaction being read, with its undone events.
+    """
 
     state: State
     findings: Findings
     counts: Counter[str] = field(default_factory=Counter)
+    reading: StoredTransaction | None = None
 
 
 class Check:
@@ -29,11 +33,15 @@ class Check:
     """
 
     def __init__(self, context: Context) -> None:
+        self.context = context
         self.state = context.state
         self.findings = context.findings
         self.counts = context.counts
         self.before: dict[type, Hook] = {}
         self.after: dict[type, Hook] = {}
+
+    def resume(self) -> None:
+        """The state was taken from a checkpoint: what was remembered of how it came about starts from it."""
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """The last event of `transaction` was read; deferred pages are still deferred."""

@@ -26,7 +26,7 @@ class Checkpoints(Check):
     def _before_reset(self, event: CacheReset, subject: None) -> None:
         state = self.state
         self.counts["resets"] += 1
-        if state.nodes or state.leases or state.requests or event.generation <= state.generation:
+        if state.nodes or state.leases or state.requests or event.generation != state.generation + 1:
             self.findings.add(
                 "well-formed",
                 f"a reset from generation {state.generation} to {event.generation} leaves "

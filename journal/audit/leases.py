@@ -32,6 +32,12 @@ class LeaseBalance(Check):
             RequestRowChanged: self._after_request,
         }
 
+    def resume(self) -> None:
+        """Each request holds what the leases say."""
+        for lease in self.state.leases.values():
+            if lease.request_id is not None:
+                self._of_request.setdefault(lease.request_id, set()).add(lease.id)
+
     def _after_acquired(self, event: LockAcquired, node: Node | None) -> None:
         if event.generation != self.state.generation:
             self.findings.add(
@@ -83,6 +89,14 @@ class LeaseBalance(Check):
 
     def _after_request(self, event: RequestOpened | RequestRowChanged, subject: object) -> None:
         self._touched.add(event.request_id)
+        lease = None if event.lease is None else self.state.leases[event.lease]
+        if lease is not None and lease.request_id != event.request_id:
+            self.findings.add(
+                "lock-order",
+                f"the request stands on lease {lease.id}, which is not its own",
+                request=event.request_id,
+                node=None if lease.node is None else lease.node.id,
+            )
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """Each request that was touched holds the one lease its row names, or none while it waits."""

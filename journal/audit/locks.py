@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvledger.core.events import (
+    CacheReset,
     LockAcquired,
     LockReleased,
     MappingSet,
@@ -24,6 +25,7 @@ from kvledger.core.events import (
 from kvledger.core.ids import LeaseId, NodeId
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.audit.verdict import LockCut
+from kvledger.journal.records import StoredTransaction
 from kvledger.journal.state import Lease, Node
 
 LOCKS_CUT_NAMED = 100
@@ -49,6 +51,8 @@ class Locks(Check):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.cut: list[LockCut] = []
+        self._cut_now: list[LockCut] = []
+        self._was_reset = False
         self._followed: dict[LeaseId, _Followed] = {}
         self._full_before: Pages | None = None
         self.before = {
@@ -58,6 +62,7 @@ class Locks(Check):
             SwaTombstoned: self._before_tombstoned,
             SwaRecovered: self._before_recovered,
             MappingSet: self._before_mapping_set,
+            CacheReset: self._before_reset,
         }
         self.after = {
             LockAcquired: self._after_acquired,
@@ -65,6 +70,19 @@ class Locks(Check):
         }
 
     # Following a lease.
+
+    def resume(self) -> None:
+        """Locks that were held at the checkpoint are followed from there on."""
+        for lease in self.state.leases.values():
+            full: list[Pages] = []
+            swa: list[Pages] = []
+            node = lease.node
+            while node is not None:
+                full.append(node.full)
+                if lease.swa_held and node.start >= lease.swa_from and node.swa is not None:
+                    swa.append(node.swa)
+                node = node.parent
+            self._follow(lease.id, full, swa, length=lease.length)
 
     def _after_acquired(self, event: LockAcquired, node: Node | None) -> None:
         full: list[Pages] = []
@@ -84,24 +102,33 @@ class Locks(Check):
                 else:
                     swa.append(node.swa)
             node = node.parent
-        self._followed[event.lease] = _Followed(full, swa)
+        self._follow(event.lease, full, swa, length=event.length)
+
+    def _follow(self, lease: LeaseId, full: list[Pages], swa: list[Pages], *, length: int) -> None:
+        self._followed[lease] = _Followed(full, swa)
         self.counts["locks_followed"] += 1
-        self.counts["pages_followed"] += event.length // self.state.page_size
+        self.counts["pages_followed"] += length // self.state.page_size
 
     def _before_released(self, event: LockReleased, lease: Lease) -> None:
         if event.by_reset:
-            self.counts["locks_cut_by_reset"] += 1
-            if len(self.cut) < LOCKS_CUT_NAMED:
-                self.cut.append(
-                    LockCut(
-                        seq=self.findings.seq or 0,
-                        lease=lease.id,
-                        request=lease.request_id,
-                        length=lease.length,
-                    )
+            self._cut_now.append(
+                LockCut(
+                    seq=self.findings.seq or 0, lease=lease.id, request=lease.request_id, length=lease.length
                 )
+            )
         self._compare(lease, swa=lease.swa_held)
         del self._followed[lease.id]
+
+    def _before_reset(self, event: CacheReset, subject: None) -> None:
+        self._was_reset = True
+
+    def end_transaction(self, transaction: StoredTransaction) -> None:
+        """A lock was cut by a reset only where there was one."""
+        if self._was_reset:
+            self.counts["locks_cut_by_reset"] += len(self._cut_now)
+            self.cut += self._cut_now[: LOCKS_CUT_NAMED - len(self.cut)]
+        self._cut_now.clear()
+        self._was_reset = False
 
     def _before_swa_released(self, event: SwaLockReleased, lease: Lease) -> None:
         self._compare(lease, swa=True)

@@ -8,16 +8,12 @@ from kvledger.core.events import (
     RequestClosed,
     RequestOpened,
     RequestRowChanged,
-    RollbackCause,
-    RolledBack,
     SwaRecovered,
 )
 from kvledger.core.ids import NodeId, RequestId, Seq
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.records import StoredTransaction
 from kvledger.journal.state import Lease, Node, Request
-
-REFUSALS = frozenset({RollbackCause.REFUSED, RollbackCause.SKIPPED})
 
 
 class Matching(Check):
@@ -26,14 +22,11 @@ class Matching(Check):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._pending: dict[RequestId, tuple[Seq, PrefixInserted]] = {}
-        self._refused: set[RequestId | None] = set()
-        self._skipped: set[RequestId | None] = set()
         self._filled: list[tuple[NodeId, str]] = []
         self.after = {
             PrefixMatched: self._after_matched,
             LockAcquired: self._after_locked,
             PrefixInserted: self._after_inserted,
-            RolledBack: self._after_rolled_back,
             NodeCreated: self._after_created,
             SwaRecovered: self._after_recovered,
             RequestOpened: self._after_opened,
@@ -112,30 +105,17 @@ class Matching(Check):
             self._same_namespace(namespace, event.namespace, "filled", event.request_id, node_id)
         self._filled.clear()
         request_id = event.request_id
-        if event.refused > 0 and not {request_id, None} & self._refused:
-            self.findings.add(
-                "insert-match",
-                f"{event.refused} tokens were refused, but no rollback of them is in the transaction",
-                request=request_id,
-            )
         if request_id is not None and self.findings.seq is not None:
             self._pending[request_id] = (self.findings.seq, event)
-
-    def _after_rolled_back(self, event: RolledBack, subject: None) -> None:
-        if event.cause in REFUSALS:
-            self._refused.add(event.request_id)
-        if event.cause is RollbackCause.SKIPPED:
-            self._skipped.add(event.request_id)
 
     def _after_closed(self, event: RequestClosed, request: Request) -> None:
         # The insert before it was that of a finish, which nothing has to match.
         self._pending.pop(event.request_id, None)
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
-        """A running request's insert is matched again, unless "skip" refused the whole of it."""
-        for request_id, (seq, event) in self._pending.items():
-            skipped = event.refused > 0 and {request_id, None} & self._skipped
-            if request_id in self.state.requests and not skipped:
+        """A running request's insert is matched again; where a commit is refused as a whole there is none."""
+        for request_id, (seq, _) in self._pending.items():
+            if request_id in self.state.requests:
                 self.findings.add(
                     "insert-match",
                     "the commit of an unfinished request was not matched again in its transaction",
@@ -143,8 +123,6 @@ class Matching(Check):
                     seq=seq,
                 )
         self._pending.clear()
-        self._refused.clear()
-        self._skipped.clear()
         self._filled.clear()
 
     # Names.

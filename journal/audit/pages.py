@@ -58,6 +58,10 @@ class PageMoves(Check):
     def _before_allocated(self, event: PagesAllocated, request: Request | None) -> None:
         full, swa = event.full_pages, real_pages(event.swa_pages)
         self.counts["pages_moved"] += len(full)
+        if request is None and event.row_start is not None:
+            self.findings.add(
+                "well-formed", "pages of the caller continue a row, and the caller has none", pages=full
+            )
         self._rollbacks.allocated(full)
         at = self.state.full_at.take(full, mode="clip")
         if np.count_nonzero(at):
@@ -81,13 +85,20 @@ class PageMoves(Check):
             )
         self._once(full, "Full")
         self._peers(full, event.swa_pages, "freed")
-        if event.pool is Pool.FULL and np.count_nonzero(event.swa_pages):
-            self.findings.add(
-                "conservation",
-                "pages freed on the Full side alone have an SWA peer",
-                request=event.owner,
-                pages=full[event.swa_pages != 0],
-            )
+        self._sides(event)
+
+    def _sides(self, event: PagesFreed) -> None:
+        """The pool of a free is the sides that its pages had."""
+        full, has_peer = event.full_pages, event.swa_pages != 0
+        if event.pool is Pool.FULL and has_peer.any():
+            sentence, wrong = "pages freed on the Full side alone have an SWA peer", full[has_peer]
+        elif event.pool is Pool.SWA and not has_peer.all():
+            sentence, wrong = "pages freed on the SWA side alone have no SWA peer", full[~has_peer]
+        elif event.pool is Pool.BOTH and not has_peer.any():
+            sentence, wrong = "pages freed on both sides have no SWA peer", full
+        else:
+            return
+        self.findings.add("conservation", sentence, request=event.owner, pages=wrong)
 
     def _before_created(self, event: NodeCreated, parent: Node | None) -> None:
         full = event.full_pages

@@ -23,6 +23,9 @@ from kvledger.journal.structure import ReplayError
 BIRTHS_KEPT = 65_536
 """Ids born in undone stretches that are remembered, newest first, so that memory stays bounded."""
 
+_OF_OTHER_POLICY = {"remap": RollbackCause.SKIPPED, "skip": RollbackCause.REFUSED}
+"""By the policy `locked_recovery`: the cause of rollback that belongs to the other one."""
+
 Birth = tuple[str, NodeId | LeaseId | RequestId]
 
 
@@ -54,6 +57,13 @@ class Rollbacks(Check):
     def saw_rollback(self, event: RolledBack, *, ordinal: int) -> None:
         """Remember a rollback of the open transaction, undone itself or not."""
         self._stretches.append((ordinal, event))
+        if event.cause is _OF_OTHER_POLICY.get(self.state.locked_recovery):
+            self.findings.add(
+                "insert-match",
+                f"a commit was {event.cause} in part, which does not happen under the policy "
+                f"{self.state.locked_recovery!r}",
+                request=event.request_id,
+            )
         self.counts["rollbacks"] += 1
         self.counts["anomalies"] += event.cause is RollbackCause.REFUSED
         self.counts["skipped"] += event.cause is RollbackCause.SKIPPED
@@ -90,6 +100,7 @@ class Rollbacks(Check):
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """The stretches of `transaction` nest, and cover exactly what is marked undone."""
+        self._check_whole(transaction)
         marked = [stored.undone for stored in transaction.events]
         if not self._stretches and not transaction.rolled_back and True not in marked:
             return
@@ -119,6 +130,20 @@ class Rollbacks(Check):
                 told = "marked undone, but no rollback names it" if is_marked else "undone, but not marked so"
                 self._add(transaction, ordinal, f"the event at ordinal {ordinal} is {told}")
                 return
+
+    def _check_whole(self, transaction: StoredTransaction) -> None:
+        """A transaction that an error ended was undone from its first event on, and says why twice."""
+        if not transaction.rolled_back or not transaction.events:
+            return
+        last = transaction.events[-1].event
+        ended = (
+            isinstance(last, RolledBack)
+            and (last.first, last.cause) == (0, RollbackCause.ERROR)
+            and (last.request_id, last.reason) == (transaction.request_id, transaction.reason)
+        )
+        if not ended:
+            told = "the transaction was rolled back, but it does not end with the rollback of all of it"
+            self._add(transaction, len(transaction.events) - 1, told)
 
     def _add(self, transaction: StoredTransaction, ordinal: int, sentence: str) -> None:
         self.findings.add(

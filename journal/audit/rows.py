@@ -45,6 +45,12 @@ class RowSafety(Check):
             LockReleased: self._after_released,
         }
 
+    def resume(self) -> None:
+        """Each request holds the pages that read its code."""
+        at = self.state.full_at
+        codes, counts = np.unique(at[at <= FIRST_REQUEST_CODE], return_counts=True)
+        self._held = dict(zip(codes.tolist(), counts.tolist(), strict=True))
+
     def _before_allocated(self, event: PagesAllocated, request: Request | None) -> None:
         if request is not None:
             self._held[request.code] = self._held.get(request.code, 0) + len(event.full_pages)
@@ -55,6 +61,23 @@ class RowSafety(Check):
         if request is not None and event.pool is not Pool.SWA:
             self._held[request.code] = self._held.get(request.code, 0) - len(event.full_pages)
             self._touched.add(request.id)
+        elif request is not None:
+            self._in_order(event, request)
+
+    def _in_order(self, event: PagesFreed, request: Request) -> None:
+        """A request gives SWA back from the front of what is its own, and leaves none behind."""
+        lease = None if request.lease is None else self.state.leases.get(request.lease)
+        own = request.row[0 if lease is None else lease.length // self.state.page_size :]
+        count = len(event.full_pages)
+        first = int(np.argmax(self.state.mapping.take(own, mode="clip") != 0)) if len(own) else 0
+        expected = own[first : first + count]
+        if not np.array_equal(expected, event.full_pages):
+            self.findings.add(
+                "well-formed",
+                "SWA is given back out of the order of the row",
+                request=request.id,
+                pages=event.full_pages,
+            )
 
     def _before_created(self, event: NodeCreated, parent: object) -> None:
         self._taken(event.full_pages)
@@ -77,11 +100,14 @@ class RowSafety(Check):
                 pages=np.flatnonzero(self.state.full_at == request.code),
             )
 
+    # A request may be gone by the end of the transaction: what an event says of its row is true at once.
+
     def _after_opened(self, event: RequestOpened, lease: object) -> None:
-        self._touched.add(event.request_id)
+        self._compare(self.state.requests[event.request_id])
 
     def _after_changed(self, event: RequestRowChanged, request: Request) -> None:
-        self._touched.add(request.id)
+        self._compare(request)
+        self._touched.discard(request.id)
 
     def _after_released(self, event: LockReleased, lease: object) -> None:
         if event.request_id is not None:

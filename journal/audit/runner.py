@@ -3,28 +3,28 @@
 An event that does not fit the state is a finding and is left out; one that fits is applied as written,
 right or wrong, so that reading goes on with what the cache believed. Memory follows the live state, not
 the length of the journal.
+
+A journal whose beginning was pruned is read from the checkpoint before its first transaction. Where events
+were dropped, or no checkpoint stands at the beginning, the audit goes on from the next one, and what lies
+between is a gap: unverified, never passed.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
-from kvledger.core.events import Event, EventsDropped, LockReleased, RolledBack, SwaLockReleased
+from kvledger.core.events import CacheOpened, Event, LockReleased, RolledBack, SwaLockReleased
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.audit.check import Check, Context, Hook
-from kvledger.journal.audit.checkpoints import Checkpoints
-from kvledger.journal.audit.credit import Credit
+from kvledger.journal.audit.checks import all_checks
 from kvledger.journal.audit.findings import ChainFinding, Findings
 from kvledger.journal.audit.invariants import INVARIANTS
-from kvledger.journal.audit.leases import LeaseBalance
 from kvledger.journal.audit.locks import Locks
-from kvledger.journal.audit.matching import Matching
-from kvledger.journal.audit.pages import PageMoves
-from kvledger.journal.audit.recount import Recount
+from kvledger.journal.audit.opening import check_opening
 from kvledger.journal.audit.rollbacks import Rollbacks
-from kvledger.journal.audit.rows import RowSafety
-from kvledger.journal.audit.verdict import Counts, InvariantReport, Status, Verdict
+from kvledger.journal.audit.verdict import Counts, Gap, InvariantReport, LockCut, Status, Verdict
 from kvledger.journal.effects import EFFECTS, end_transaction
-from kvledger.journal.records import StoredTransaction
-from kvledger.journal.replay import open_state, refusal
+from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction
+from kvledger.journal.replay import gap_in, open_state, refusal, restore
 from kvledger.journal.state import State
 from kvledger.journal.structure import STRUCTURE, ReplayError
 
@@ -33,27 +33,34 @@ PROGRESS_EVENTS = 4096
 
 
 def audit(
-    transactions: Iterable[StoredTransaction],
+    transactions: Iterable[StoredTransaction] | JournalSource,
     *,
     chain: Iterable[ChainFinding] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Verdict:
     """Check every invariant over a whole journal.
 
-    `chain`: what a verification of the hash chain found (nothing: it links); None: not checked.
-    `progress` is called with the number of events read so far. Raises `ReplayError` where there is nothing
-    to audit: no event, or a first one that is not `cache_opened`. Cost is linear in the events and the
-    pages they name; memory follows the live state.
+    `transactions`: from the first on, or a source, whose checkpoints then help over what is missing. `chain`:
+    what a verification of the hash chain found (nothing: it links); None: not checked. `progress` is called
+    with the number of events read so far. Raises `ReplayError` where there is nothing to audit: no event, or
+    a first one that is not `cache_opened`, and no checkpoint. Cost is linear in the events and the pages they
+    name, and in the checkpoints' states; memory follows the live state.
     """
-    auditor = _Auditor()
+    auditor = _Auditor(None if isinstance(transactions, Iterable) else transactions)
+    stream: Iterator[StoredTransaction] | None
+    stream = iter(transactions) if isinstance(transactions, Iterable) else auditor.begin(transactions)
     told = 0
-    for transaction in transactions:
-        auditor.read(transaction)
-        if progress is not None and auditor.events - told >= PROGRESS_EVENTS:
-            told = auditor.events
-            progress(told)
-        if auditor.stopped:
-            break
+    while stream is not None:
+        reading, stream = stream, None
+        for transaction in reading:
+            gap = gap_in(transaction)
+            if gap is not None and gap.first_seq <= gap.last_seq:
+                stream = auditor.cross(transaction, dropped=gap.last_seq - gap.first_seq + 1)
+                break
+            auditor.read(transaction)
+            if progress is not None and auditor.events - told >= PROGRESS_EVENTS:
+                told = auditor.events
+                progress(told)
     verdict = auditor.verdict(chain)
     if progress is not None:
         progress(auditor.events)
@@ -73,9 +80,15 @@ class _Plan:
 
 
 class _Auditor:
-    def __init__(self) -> None:
+    def __init__(self, source: JournalSource | None) -> None:
         self.events = 0
-        self.stopped = False
+        self._source = source
+        self._stopped = False
+        self._started: Seq | None = None
+        self._gaps: list[Gap] = []
+        self._cut: list[LockCut] = []
+        self._totals: Counter[str] = Counter()
+        self._places = {} if source is None else dict(source.checkpoint_places())
         self._undone = 0
         self._rolled_back = 0
         self._transactions = 0
@@ -84,12 +97,71 @@ class _Auditor:
         self._findings = Findings()
         self._state: State | None = None
 
+    def begin(self, source: JournalSource) -> Iterator[StoredTransaction]:
+        """Where to start: at the first transaction, or at the checkpoint before it, or at the next one."""
+        first = next(source.transactions(), None)
+        if first is not None and first.number == 1:
+            return source.transactions()
+        start = source.checkpoint_before(None if first is None else first.first_seq - 1)
+        if first is not None and (start is None or start.number != first.number - 1):
+            start = source.checkpoint_after(first.first_seq)
+            if start is not None:
+                self._gaps.append(
+                    Gap(first_seq=first.first_seq, last_seq=start.seq, dropped=0, resumed_seq=start.seq)
+                )
+        if start is None:
+            what = "it is empty" if first is None else f"it begins with transaction {first.number}"
+            raise ReplayError(f"there is nothing to audit: {what}, and there is no checkpoint")
+        self._started = start.seq
+        self._go_on(start)
+        return source.transactions(start.number + 1)
+
+    def cross(self, transaction: StoredTransaction, *, dropped: int) -> Iterator[StoredTransaction] | None:
+        """Events before `transaction` were never stored: go on from the next checkpoint, if there is one."""
+        first, last = Seq(self._seq + 1), transaction.last_seq
+        self._end_part()
+        self._totals.pop("locks_open_at_end", None)
+        self._transactions += 1
+        self.events += len(transaction.events)
+        after = None if self._source is None else self._source.checkpoint_after(last)
+        self._gaps.append(
+            Gap(
+                first_seq=first,
+                last_seq=last if after is None else max(last, after.seq),
+                dropped=dropped,
+                resumed_seq=None if after is None else after.seq,
+            )
+        )
+        if after is None or self._source is None:
+            self._stopped = True
+            return None
+        self._go_on(after)
+        return self._source.transactions(after.number + 1)
+
+    def _go_on(self, checkpoint: StoredCheckpoint) -> None:
+        self._watch(restore(checkpoint).state)
+        self._seq, self._transaction = checkpoint.seq, checkpoint.number
+        for check in self._checks:
+            check.resume()
+
+    def _end_part(self) -> None:
+        """The state will not be known any more: what holds to the end has to hold here."""
+        if self._state is None:
+            return
+        for check in self._checks:
+            check.end()
+        self._totals.update(self._counts)
+        self._cut += self._locks.cut
+
     def read(self, transaction: StoredTransaction) -> None:
+        """Check one transaction."""
         findings = self._findings
         findings.transaction = transaction.number
         findings.seq = transaction.first_seq
         self._check_numbers(transaction)
         state = self._state
+        if state is not None:
+            self._context.reading = transaction
         for ordinal, stored in enumerate(transaction.events):
             findings.seq = stored.seq
             if stored.seq != self._seq + 1:
@@ -126,6 +198,19 @@ class _Auditor:
             for end in self._ends:
                 end(transaction)
             end_transaction(state)
+            if transaction.number in self._places:
+                self._compare_full_state(state, self._places[transaction.number])
+
+    def _compare_full_state(self, state: State, stored: str) -> None:
+        self._counts["full_states"] += 1
+        digest = state.digest()
+        if digest == stored:
+            self._counts["full_states_reproduced"] += 1
+        else:
+            self._findings.add(
+                "checkpoint",
+                f"the full state stored here has digest {stored[:16]}..., replay's is {digest[:16]}...",
+            )
 
     def _check_numbers(self, transaction: StoredTransaction) -> None:
         self._transactions += 1
@@ -142,38 +227,29 @@ class _Auditor:
             self._seq = Seq(transaction.first_seq - 1)
 
     def _open(self, event: Event) -> State:
-        self._state = state = open_state(event)
-        context = Context(state, self._findings)
+        state = open_state(event)
+        if isinstance(event, CacheOpened):
+            check_opening(event, self._findings)
+        self._watch(state)
+        return state
+
+    def _watch(self, state: State) -> None:
+        """Put every check beside `state`."""
+        self._state = state
+        self._context = context = Context(state, self._findings)
         self._counts = context.counts
         self._rollbacks = Rollbacks(context)
         self._locks = Locks(context)
-        self._checks: list[Check] = [
-            self._locks,
-            LeaseBalance(context),
-            PageMoves(context, locks=self._locks, rollbacks=self._rollbacks),
-            Matching(context),
-            RowSafety(context),
-            Credit(context),
-            Checkpoints(context),
-            Recount(context),
-            self._rollbacks,
-        ]
+        self._checks = all_checks(context, locks=self._locks, rollbacks=self._rollbacks)
         self._ends = [
             check.end_transaction
             for check in self._checks
             if type(check).end_transaction is not Check.end_transaction
         ]
         self._plans = {kind: _Plan(kind, self._checks) for kind in STRUCTURE}
-        return state
 
     def _cannot_fold(self, event: Event) -> None:
-        problem = refusal(event).problem
-        if isinstance(event, EventsDropped):
-            # What follows cannot be checked against a state that is not known.
-            self._findings.add("sequence", f"{problem}, and nothing after them was verified")
-            self.stopped = True
-        else:
-            self._findings.add("well-formed", problem)
+        self._findings.add("well-formed", refusal(event).problem)
 
     def _does_not_fit(self, event: Event, error: ReplayError) -> None:
         birth = self._rollbacks.birth_of(error)
@@ -191,9 +267,8 @@ class _Auditor:
         state = self._state
         if state is None:
             raise ReplayError("the journal holds no event: there is nothing to audit")
-        if not self.stopped:
-            for check in self._checks:
-                check.end()
+        if not self._stopped:
+            self._end_part()
         findings = self._findings
         if chain is not None:
             findings.take_over(chain)
@@ -201,7 +276,7 @@ class _Auditor:
             InvariantReport(
                 id=invariant.id,
                 sentence=invariant.sentence,
-                status=_status(invariant.id, findings, chain_checked=chain is not None),
+                status=self._status(invariant.id, chain_checked=chain is not None),
                 findings=findings.totals[invariant.id],
             )
             for invariant in INVARIANTS
@@ -212,20 +287,23 @@ class _Auditor:
             transactions=self._transactions,
             transactions_rolled_back=self._rolled_back,
             mixed_nodes_at_end=sum(node.is_mixed for node in state.nodes.values()),
-            **self._counts,
+            **self._totals,
         )
         return Verdict(
-            verdict="fail" if findings.totals.total() else "pass",
+            verdict="fail" if findings.totals.total() else "unverified" if self._gaps else "pass",
             counts=counts,
             invariants=reports,
             findings=findings.kept([invariant.id for invariant in INVARIANTS]),
-            locks_cut=tuple(self._locks.cut),
+            locks_cut=tuple(self._cut),
+            gaps=tuple(self._gaps),
+            checkpoint_seq=self._started,
         )
 
-
-def _status(invariant: str, findings: Findings, *, chain_checked: bool) -> Status:
-    if findings.totals[invariant]:
-        return "failed"
-    if invariant == "chain" and not chain_checked:
-        return "not_checked"
-    return "verified"
+    def _status(self, invariant: str, *, chain_checked: bool) -> Status:
+        if self._findings.totals[invariant]:
+            return "failed"
+        if invariant == "chain":
+            return "verified" if chain_checked else "not_checked"
+        if invariant == "checkpoint" and not self._totals["checkpoints"]:
+            return "not_checked"
+        return "unverified" if self._gaps else "verified"

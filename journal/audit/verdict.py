@@ -4,7 +4,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Status = Literal["verified", "failed", "not_checked"]
+Status = Literal["verified", "failed", "not_checked", "unverified"]
+
+
+NO_CHECKPOINT = "none, so changes without an event would not be seen"
+TAIL_UNKNOWN = "without an anchor it cannot be known whether the end was cut off or the journal replaced"
+TAIL_KNOWN = "the anchor stands in this journal: nothing up to it was cut off"
 
 
 class Finding(BaseModel):
@@ -67,6 +72,8 @@ class Counts(BaseModel):
     resets: int = 0
     checkpoints: int = 0
     checkpoints_reproduced: int = 0
+    full_states: int = 0
+    full_states_reproduced: int = 0
 
 
 class LockCut(BaseModel):
@@ -80,25 +87,52 @@ class LockCut(BaseModel):
     length: int
 
 
-class Verdict(BaseModel):
-    """The outcome of one audit. "fail" where any invariant has a finding."""
+class Gap(BaseModel):
+    """A part of a journal that could not be verified: events [first_seq, last_seq].
+
+    `dropped` counts those of them that were never stored. `resumed_seq` is the checkpoint from which the
+    audit went on, None where there was none and it stopped.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    verdict: Literal["pass", "fail"]
+    first_seq: int
+    last_seq: int
+    dropped: int
+    resumed_seq: int | None
+
+
+class Verdict(BaseModel):
+    """The outcome of one audit: "fail" where any invariant has a finding, "unverified" where none has but
+    part of the journal could not be read.
+
+    `checkpoint_seq` is the checkpoint from which the audit started because what lies before it was pruned.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verdict: Literal["pass", "fail", "unverified"]
     counts: Counts
     invariants: tuple[InvariantReport, ...]
     findings: tuple[Finding, ...]
     locks_cut: tuple[LockCut, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    checkpoint_seq: int | None = None
+    tail: str = TAIL_UNKNOWN
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether everything was verified and nothing was found."""
         return self.verdict == "pass"
 
     def render(self) -> str:
         """The verdict as plain text, a line for each invariant, finding and count."""
-        lines = [f"verdict: {self.verdict}", ""]
+        lines = [f"verdict: {self.verdict}", f"tail: {self.tail}", ""]
+        if self.checkpoint_seq is not None:
+            lines.insert(1, f"begins: at the checkpoint of seq {self.checkpoint_seq}, with nothing before it")
+        lines[-1:-1] = [f"unverified: {_gap(gap)}" for gap in self.gaps]
+        if not self.counts.checkpoints:
+            lines[-1:-1] = [f"checkpoints: {NO_CHECKPOINT}"]
         width = max(len(report.id) for report in self.invariants)
         for report in self.invariants:
             status = report.status.replace("_", " ")
@@ -118,6 +152,11 @@ class Verdict(BaseModel):
         name_width = max(len(name) for name in counts)
         lines += [f"  {name.replace('_', ' '):<{name_width}}  {count:>12,}" for name, count in counts.items()]
         return "\n".join(lines) + "\n"
+
+
+def _gap(gap: Gap) -> str:
+    went_on = "nothing after it" if gap.resumed_seq is None else f"resumed at checkpoint {gap.resumed_seq}"
+    return f"events {gap.first_seq} to {gap.last_seq}, {gap.dropped} of them never stored; {went_on}"
 
 
 def _line(finding: Finding) -> str:

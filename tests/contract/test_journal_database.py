@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,11 +11,12 @@ import sqlalchemy as sa
 from kvledger.core.errors import JournalError
 from kvledger.journal.database import (
     database_errors,
-    prepare_store,
     reading_engine,
     store_url,
     writing_engine,
 )
+from kvledger.journal.migration import prepare_store
+from tests.support.stores import change
 
 INSERT = "INSERT INTO journals VALUES ({id}, 'epoch {id}', 'name', NULL, 'full', 1, 0)"
 
@@ -107,6 +109,36 @@ def test_an_event_row_of_no_transaction_is_refused(writer: sa.Connection) -> Non
     writer.exec_driver_sql(INSERT.format(id=1))
     with pytest.raises(JournalError, match="FOREIGN KEY"), database_errors("no transaction"):
         writer.exec_driver_sql("INSERT INTO events VALUES (1, 1, 1, 'evicted', 1, NULL, NULL, 0, '{}', x'')")
+
+
+@pytest.mark.parametrize("sync", ["FULL", "NORMAL"])
+def test_a_server_that_is_set_not_to_wait_for_its_disk_does_wait_for_a_journal(
+    postgresql_store: str, sync: Any
+) -> None:
+    database = postgresql_store.rpartition("/")[2]
+    change(postgresql_store, f"ALTER DATABASE {database} SET synchronous_commit = off")
+    engine = writing_engine(store_url(postgresql_store), sync=sync)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+    engine.dispose()
+
+
+def test_a_reader_of_a_server_cannot_write_and_sees_one_state_throughout_its_transaction(
+    postgresql_store: str,
+) -> None:
+    query = "SELECT count(*) FROM journals"
+    insert = "INSERT INTO journals VALUES (1, 'epoch', 'name', NULL, 'full', 1, 0)"
+    engine = reading_engine(store_url(postgresql_store))
+    with engine.connect() as connection:
+        with connection.begin():
+            assert connection.exec_driver_sql(query).scalar() == 0
+            change(postgresql_store, insert)
+            assert connection.exec_driver_sql(query).scalar() == 0
+        with connection.begin():
+            assert connection.exec_driver_sql(query).scalar() == 1
+        with pytest.raises(JournalError, match="read-only"), database_errors("this must not work"):
+            connection.exec_driver_sql(insert)
+    engine.dispose()
 
 
 @pytest.mark.parametrize(("sync", "level"), [("FULL", 2), ("NORMAL", 1)])

@@ -1,11 +1,9 @@
 """The recorder loses nothing it accepted, waits rather than drops, and says so when it cannot store."""
 
-import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +11,10 @@ import pytest
 from kvledger.core.errors import JournalError
 from kvledger.core.events import EventSink, Evicted, MappingSet
 from kvledger.journal import Journal, Recorder, recorder
+from kvledger.journal.durability import RecorderSettings
 from kvledger.journal.rows import Submission, WriterCounters
 from tests.support.stored_events import allocated, opened, pages, record, short_story
+from tests.support.stores import change, rows
 
 
 class GatedWriter:
@@ -29,7 +29,7 @@ class GatedWriter:
         self.error: BaseException | None = None
         self.closed = False
 
-    def store(self, batch: list[Submission]) -> None:
+    def store(self, batch: Sequence[Submission]) -> None:
         self.given.set()
         self.gate.wait()
         if self.error is not None:
@@ -37,14 +37,26 @@ class GatedWriter:
         self.stored += [item.record.op for item in batch]
         self.durable_seq += sum(len(item.record.events) for item in batch)
 
+    def probe(self) -> None:
+        raise JournalError("nobody asks this writer")
+
+    def resync(self) -> int:
+        return 0
+
+    def give_up(self, batch: Sequence[Submission]) -> None:
+        raise JournalError("this writer gives nothing up")
+
+    def store_gap(self, time_us: int) -> None:
+        raise JournalError("this writer has no gaps")
+
     def close(self) -> None:
         self.closed = True
 
 
 def gated(*, durability: Any = "background", queue_limit: int = 100) -> tuple[GatedWriter, Recorder]:
     writer = GatedWriter()
-    made: Any = Recorder(writer, journal_id=1, durability=durability, queue_limit=queue_limit)  # type: ignore[arg-type]
-    return writer, made
+    settings = RecorderSettings(durability=durability, queue_limit=queue_limit)
+    return writer, Recorder(writer, settings, journal_id=1)
 
 
 def one(op: str, events: int = 1) -> Any:
@@ -52,22 +64,9 @@ def one(op: str, events: int = 1) -> Any:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
-@pytest.fixture
-def journal(path: Path) -> Iterator[Journal]:
-    with Journal.open(path) as opened_journal:
+def journal(store: str) -> Iterator[Journal]:
+    with Journal.open(store) as opened_journal:
         yield opened_journal
-
-
-def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
 
 
 def test_a_recorder_is_an_event_sink(journal: Journal) -> None:
@@ -119,22 +118,22 @@ def test_durable_seq_follows_the_disk_and_last_seq_the_queue() -> None:
 
 
 def test_with_durability_commit_a_transaction_is_on_disk_when_append_returns(
-    journal: Journal, path: Path
+    journal: Journal, store: str
 ) -> None:
     with journal.record(durability="commit") as made:
         for count, transaction in enumerate(short_story(), start=1):
             made.append(transaction)
-            assert rows(path, "SELECT count(*) FROM transactions") == [(count,)]
+            assert rows(store, "SELECT count(*) FROM transactions") == [(count,)]
             assert made.durable_seq == made.last_seq
 
 
 @pytest.mark.parametrize("durability", ["step", "background"])
-def test_after_flush_everything_appended_is_on_disk(journal: Journal, path: Path, durability: Any) -> None:
+def test_after_flush_everything_appended_is_on_disk(journal: Journal, store: str, durability: Any) -> None:
     with journal.record(durability=durability) as made:
         for transaction in short_story():
             made.append(transaction)
         made.flush()
-        assert rows(path, "SELECT count(*), max(seq) FROM events") == [(8, 8)]
+        assert rows(store, "SELECT count(*), max(seq) FROM events") == [(8, 8)]
         assert made.durable_seq == 8
 
 
@@ -205,24 +204,32 @@ def test_with_durability_commit_append_raises_when_its_own_transaction_cannot_be
         made.close()
 
 
-def test_a_database_that_refuses_leaves_no_part_of_a_transaction(journal: Journal, path: Path) -> None:
+REFUSE_SEQ_4 = {
+    "sqlite": [
+        "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.seq = 4 "
+        "BEGIN SELECT RAISE(ABORT, 'no room'); END",
+    ],
+    "postgresql": [
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
+        "AS $$ BEGIN RAISE EXCEPTION 'no room'; END $$",
+        "CREATE TRIGGER full_disk BEFORE INSERT ON events "
+        "FOR EACH ROW WHEN (NEW.seq = 4) EXECUTE FUNCTION refuse()",
+    ],
+}
+
+
+def test_a_database_that_refuses_leaves_no_part_of_a_transaction(journal: Journal, store: str) -> None:
     made = journal.record()
     made.append(record(opened()))
     made.flush()
-    other = sqlite3.connect(path)
-    other.execute(
-        "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.seq = 4 "
-        "BEGIN SELECT RAISE(ABORT, 'no room'); END"
-    )
-    other.commit()
-    other.close()
+    change(store, *REFUSE_SEQ_4[store.partition(":")[0].partition("+")[0]])
     made.append(one("a", events=4))
     with pytest.raises(JournalError, match="no room"):
         made.flush()
     with pytest.raises(JournalError):
         made.close()
     assert made.durable_seq == 1
-    assert rows(path, "SELECT max(number), (SELECT max(seq) FROM events) FROM transactions") == [(1, 1)]
+    assert rows(store, "SELECT max(number), (SELECT max(seq) FROM events) FROM transactions") == [(1, 1)]
     assert list(journal.verify()) == []
 
 
@@ -250,9 +257,9 @@ def test_a_transaction_without_one_mark_per_event_is_not_stored(journal: Journal
 
 def test_any_reason_can_be_stored(journal: Journal) -> None:
     with journal.record() as made:
-        made.append(record(reason="half a pair: \ud800, a zero: \0"))
+        made.append(record(op="a\0", reason="half a pair: \ud800, a zero: \0"))
     (stored,) = journal.reader().transactions()
-    assert stored.reason == "half a pair: \\ud800, a zero: \0"
+    assert (stored.op, stored.reason) == ("a\\x00", "half a pair: \\ud800, a zero: \\x00")
 
 
 def test_an_interrupted_append_that_the_writer_has_not_seen_is_withdrawn(
@@ -298,7 +305,7 @@ def test_an_interrupted_append_that_is_being_stored_ends_the_recording(
 
 
 def test_transactions_are_stored_in_batches_and_none_is_divided(
-    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "BATCH_EVENTS", 4)
     with journal.record(durability="background") as made:
@@ -307,14 +314,16 @@ def test_transactions_are_stored_in_batches_and_none_is_divided(
     assert made.counters.transactions == 8
     assert made.counters.events == 18
     assert made.counters.batches >= 4
-    assert rows(path, "SELECT count(*), max(seq) FROM events") == [(18, 18)]
+    assert rows(store, "SELECT count(*), max(seq) FROM events") == [(18, 18)]
 
 
-def test_the_counters_tell_what_was_stored(journal: Journal, path: Path) -> None:
+def test_the_counters_tell_what_was_stored(journal: Journal, store: str) -> None:
     with journal.record() as made:
         for transaction in short_story():
             made.append(transaction)
-    (stored,) = rows(path, "SELECT count(*), sum(length(payload) + length(blob)) FROM events")
+    (stored,) = rows(
+        store, "SELECT count(*), CAST(sum(length(payload) + length(blob)) AS BIGINT) AS bytes FROM events"
+    )
     assert (made.counters.events, made.counters.bytes) == stored
     assert made.counters.transactions == 6
     assert made.counters.cpu_seconds > 0
@@ -347,28 +356,26 @@ def append():
 """
 
 
-def run(path: Path, durability: str, body: str) -> int:
+def run(store: str, durability: str, body: str) -> int:
     """Run a program of its own that records; its exit status."""
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT + body, str(path), durability], check=False
-    ).returncode
+    return subprocess.run([sys.executable, "-c", SCRIPT + body, store, durability], check=False).returncode
 
 
-def test_a_program_that_ends_without_closing_loses_nothing(path: Path) -> None:
-    assert run(path, "background", "for _ in range(500): append()") == 0
-    assert rows(path, "SELECT count(*), max(seq) FROM events") == [(500, 500)]
+def test_a_program_that_ends_without_closing_loses_nothing(store: str) -> None:
+    assert run(store, "background", "for _ in range(500): append()") == 0
+    assert rows(store, "SELECT count(*), max(seq) FROM events") == [(500, 500)]
 
 
 @pytest.mark.parametrize(("durability", "flush"), [("commit", ""), ("step", "recorder.flush()")])
-def test_a_killed_program_loses_nothing_that_was_durable(path: Path, durability: str, flush: str) -> None:
+def test_a_killed_program_loses_nothing_that_was_durable(store: str, durability: str, flush: str) -> None:
     body = f"for _ in range(20): append()\n{flush}\nos.kill(os.getpid(), signal.SIGKILL)"
-    assert run(path, durability, body) == -9
-    with Journal.open(path, create=False) as journal:
+    assert run(store, durability, body) == -9
+    with Journal.open(store, create=False) as journal:
         assert journal.reader().head().seq == 20
         assert list(journal.verify()) == []
 
 
-def test_a_recorder_carried_through_a_fork_refuses_and_the_parent_goes_on(path: Path) -> None:
+def test_a_recorder_carried_through_a_fork_refuses_and_the_parent_goes_on(store: str) -> None:
     body = """
 append()
 child = os.fork()
@@ -388,5 +395,5 @@ append()
 recorder.close()
 sys.exit(status)
 """
-    assert run(path, "step", body) == 0
-    assert rows(path, "SELECT count(*) FROM events") == [(2,)]
+    assert run(store, "step", body) == 0
+    assert rows(store, "SELECT count(*) FROM events") == [(2,)]

@@ -18,7 +18,8 @@ from kvledger.core.errors import JournalFormatError
 from kvledger.core.events import EVENTS, NodeCreated, Origin
 from kvledger.core.ids import NodeId, RequestId, Seq
 from kvledger.journal import Journal, StoredEvent
-from kvledger.journal.database import migration_config, store_url, writing_engine
+from kvledger.journal.database import store_url, writing_engine
+from kvledger.journal.migration import migration_config
 from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE, Base
 from kvledger.journal.schema import EVENT_VIEW, EVENT_VIEWS, view_event, view_stored
 from tests.support.stored_events import any_events, pages, seeded, short_story
@@ -154,7 +155,7 @@ def test_a_document_shows_pages_as_ranges_and_hides_tokens_and_namespace() -> No
     assert (document["seq"], document["undone"]) == (3, False)
     event = document["event"]
     assert (event["kind"], event["namespace"]) == ("node_created", None)
-    assert event["tokens"] == {"count": 2, "values": None}
+    assert event["tokens"] == {"count": 2, "values": None, "hash": None}
     assert event["full_pages"] == {"count": 3, "ranges": [[4, 6], [9, 10]], "values": None}
     assert event["full_origin"] == {"request_id": "r1", "epoch": 2}
 
@@ -162,7 +163,7 @@ def test_a_document_shows_pages_as_ranges_and_hides_tokens_and_namespace() -> No
 def test_a_document_shows_tokens_namespace_and_values_when_asked() -> None:
     event = shown(reveal=True, arrays="values")["event"]
     assert event["namespace"] == "tenant"
-    assert event["tokens"] == {"count": 2, "values": [5, 6]}
+    assert event["tokens"] == {"count": 2, "values": [5, 6], "hash": None}
     assert event["full_pages"] == {"count": 3, "ranges": None, "values": [4, 5, 9]}
 
 

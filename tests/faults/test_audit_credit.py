@@ -44,13 +44,13 @@ def test_an_insert_that_counts_other_than_the_tree_took_breaks_credit(changes: d
 def test_a_recovery_adopts_full_only_where_nobody_has_locked_it() -> None:
     verdict = audit(edited(recovery_without_lock(), 9, adopted_full=()))
     assert (broken(verdict), first_of(verdict, "credit").seq) == ({"credit"}, 9)
-    verdict = audit(edited(recovery_under_lock(), 13, adopted_full=((0, 4),)))
-    assert (broken(verdict), first_of(verdict, "credit").seq) == ({"credit"}, 13)
+    verdict = audit(edited(recovery_under_lock(), 14, adopted_full=((0, 4),)))
+    assert (broken(verdict), first_of(verdict, "credit").seq) == ({"credit"}, 14)
 
 
 def test_the_incoming_full_of_a_recovery_under_lock_counts_as_duplicate() -> None:
-    verdict = audit(edited(recovery_under_lock(), 13, duplicates=0))
-    assert (broken(verdict), first_of(verdict, "credit").seq) == ({"credit"}, 13)
+    verdict = audit(edited(recovery_under_lock(), 14, duplicates=0))
+    assert (broken(verdict), first_of(verdict, "credit").seq) == ({"credit"}, 14)
 
 
 def test_an_insert_that_is_never_summed_up_breaks_credit() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvledger.core.events import Cause, MappingSet, RecoveryMode
+from kvledger.core.events import Cause, MappingSet, Origin, RecoveryMode
 from kvledger.journal.audit import audit
 from kvledger.journal.audit.check import Context
 from kvledger.journal.audit.findings import Findings
@@ -11,6 +11,7 @@ from kvledger.journal.effects import EFFECTS
 from kvledger.journal.replay import replay
 from tests.support.hand_written import (
     Story,
+    acquired,
     allocated,
     broken,
     closed,
@@ -30,6 +31,7 @@ from tests.support.hand_written import (
     tombstoned,
     unlocked,
     with_event_before,
+    with_transaction_after,
     without,
 )
 from tests.support.stories import one_request, recovery_under_lock, recovery_without_lock
@@ -46,26 +48,28 @@ def held_path() -> Story:
             created(2, pages(2), pages(2), parent=1, start=4),  # 4
             inserted(8, full=[(0, 8)], swa=[(0, 8)]),  # 5
         )
-        .then("open_request", locked(1, 2, 8, request="r1"), request_opened("r1", 1, pages(1, 2)))  # 6 7
+        .then("open_request", *acquired(1, 2, 8, request="r1"), request_opened("r1", 1, pages(1, 2)))  # 6-9
     )
 
 
 def test_a_recovery_that_replaces_locked_full_breaks_locked_full_at_that_very_event() -> None:
-    journal = edited(recovery_under_lock(), 12, mode=RecoveryMode.ADOPT_INCOMING)
-    journal = edited(journal, 13, adopted_full=((0, 4),), duplicates=0)
+    journal = recovery_under_lock()
+    adopted = Origin(None, 3)
+    journal = edited(journal, 13, mode=RecoveryMode.ADOPT_INCOMING, full_origin=adopted, swa_origin=adopted)
+    journal = edited(journal, 14, adopted_full=((0, 4),), duplicates=0)
     verdict = audit(journal)
     assert verdict.verdict == "fail"
     assert broken(verdict) == {"locked-full"}
     finding = first_of(verdict, "locked-full")
-    assert (finding.seq, finding.transaction, finding.request) == (12, 8, "reader")
+    assert (finding.seq, finding.transaction, finding.request) == (13, 8, "reader")
     assert (finding.node, finding.pages, finding.holders) == (1, (1,), ("reader",))
     assert verdict.counts.recoveries_under_lock == 1
 
 
 def test_every_holder_of_a_replaced_page_is_named() -> None:
-    journal = edited(recovery_under_lock(), 12, mode=RecoveryMode.ADOPT_INCOMING)
-    second = locked(2, 1, 4)
-    finding = first_of(audit(with_event_before(journal, 8, second)), "locked-full")
+    journal = edited(recovery_under_lock(), 13, mode=RecoveryMode.ADOPT_INCOMING)
+    second = with_transaction_after(journal, 4, "acquire", *acquired(2, 1, 4))
+    finding = first_of(audit(second), "locked-full")
     assert finding.holders == ("reader", "lease 2")
 
 
@@ -80,7 +84,7 @@ def test_deleting_a_locked_node_breaks_locked_full_and_locked_swa() -> None:
     assert broken(verdict) >= {"locked-full", "locked-swa"}
     for invariant in ("locked-full", "locked-swa"):
         finding = first_of(verdict, invariant)
-        assert (finding.seq, finding.node, finding.request, finding.pages) == (8, 2, "r1", (2,))
+        assert (finding.seq, finding.node, finding.request, finding.pages) == (10, 2, "r1", (2,))
 
 
 def test_handing_out_a_locked_page_breaks_locked_full() -> None:
@@ -88,13 +92,13 @@ def test_handing_out_a_locked_page_breaks_locked_full() -> None:
     verdict = audit(journal)
     assert broken(verdict) >= {"locked-full", "conservation"}
     finding = first_of(verdict, "locked-full")
-    assert (finding.seq, finding.node, finding.request, finding.pages) == (8, 1, "r1", (1,))
+    assert (finding.seq, finding.node, finding.request, finding.pages) == (10, 1, "r1", (1,))
 
 
 def test_freeing_a_locked_page_breaks_locked_full() -> None:
     journal = held_path().then("free", freed(pages(3, 1), pages(3, 1))).journal()
     finding = first_of(audit(journal), "locked-full")
-    assert (finding.seq, finding.node, finding.request, finding.pages) == (8, 1, "r1", (1,))
+    assert (finding.seq, finding.node, finding.request, finding.pages) == (10, 1, "r1", (1,))
 
 
 def test_binding_a_locked_page_to_a_second_position_breaks_locked_full() -> None:
@@ -102,7 +106,7 @@ def test_binding_a_locked_page_to_a_second_position_breaks_locked_full() -> None
     summary = inserted(4, full=[(0, 4)], swa=[(0, 4)], namespace="other")
     journal = held_path().then("insert", created_twice, summary).journal()
     finding = first_of(audit(journal), "locked-full")
-    assert (finding.seq, finding.node, finding.request, finding.pages) == (8, 1, "r1", (1,))
+    assert (finding.seq, finding.node, finding.request, finding.pages) == (10, 1, "r1", (1,))
 
 
 def test_a_recovery_that_frees_pages_locked_elsewhere_breaks_locked_full() -> None:
@@ -129,7 +133,7 @@ def test_a_recovery_that_frees_pages_locked_elsewhere_breaks_locked_full() -> No
     )
     verdict = audit(journal)
     finding = first_of(verdict, "locked-full")
-    assert (finding.seq, finding.node, finding.request, finding.pages) == (12, 2, "r1", (2,))
+    assert (finding.seq, finding.node, finding.request, finding.pages) == (14, 2, "r1", (2,))
     assert first_of(verdict, "locked-swa").pages == (2,)
 
 
@@ -138,8 +142,8 @@ def test_a_lock_on_a_node_that_is_split_later_is_followed_through_both_halves() 
         Story()
         .then("alloc", allocated(pages(1, 2)))
         .then("insert", created(1, pages(1, 2), pages(1, 2)), inserted(8, full=[(0, 8)], swa=[(0, 8)]))
-        .then("acquire", split(1, 2, 4), locked(1, 1, 8))
-        .then("acquire", locked(2, 2, 4))
+        .then("acquire", split(1, 2, 4), *acquired(1, 1, 8))
+        .then("acquire", *acquired(2, 2, 4))
         .then("release", unlocked(2, 2), unlocked(1, 1))
         .journal()
     )
@@ -174,7 +178,7 @@ def test_tombstoning_under_an_swa_lock_breaks_locked_swa_and_tombstone_unlocked(
     assert broken(verdict) == {"locked-swa", "tombstone-unlocked"}
     for invariant, named in (("locked-swa", (2,)), ("tombstone-unlocked", (2,))):
         finding = first_of(verdict, invariant)
-        assert (finding.seq, finding.node, finding.pages, finding.holders) == (8, 2, named, ("r1",))
+        assert (finding.seq, finding.node, finding.pages, finding.holders) == (10, 2, named, ("r1",))
 
 
 def test_tombstoning_outside_the_reach_of_the_swa_lock_breaks_nothing() -> None:
@@ -185,13 +189,13 @@ def test_tombstoning_outside_the_reach_of_the_swa_lock_breaks_nothing() -> None:
 def test_an_swa_page_under_lock_that_is_handed_out_breaks_locked_swa() -> None:
     journal = held_path().then("alloc", allocated(pages(7), pages(2))).journal()
     finding = first_of(audit(journal), "locked-swa")
-    assert (finding.seq, finding.node, finding.request, finding.pages) == (8, 2, "r1", (2,))
+    assert (finding.seq, finding.node, finding.request, finding.pages) == (10, 2, "r1", (2,))
 
 
 def test_setting_the_mapping_of_pages_under_swa_lock_breaks_locked_swa() -> None:
     journal = held_path().then("mine", MappingSet(pages(2, 3), pages(3, 2))).journal()
     finding = first_of(audit(journal), "locked-swa")
-    assert (finding.seq, finding.node, finding.request) == (8, 2, "r1")
+    assert (finding.seq, finding.node, finding.request) == (10, 2, "r1")
 
 
 def test_an_swa_lock_put_on_a_tombstone_breaks_tombstone_unlocked() -> None:
@@ -199,12 +203,12 @@ def test_an_swa_lock_put_on_a_tombstone_breaks_tombstone_unlocked() -> None:
         Story()
         .then("alloc_full_only", allocated(pages(1), pages(0)))  # 2
         .then("insert", created(1, pages(1), None), inserted(4, full=[(0, 4)]))  # 3 4
-        .then("acquire", locked(1, 1, 4))  # 5
+        .then("acquire", *acquired(1, 1, 4))  # 5 6 7
         .journal()
     )
     verdict = audit(journal)
     finding = first_of(verdict, "tombstone-unlocked")
-    assert (finding.seq, finding.node, finding.pages) == (5, 1, (1,))
+    assert (finding.seq, finding.node, finding.pages) == (7, 1, (1,))
 
 
 def test_a_lease_released_twice_breaks_lock_order() -> None:
@@ -263,7 +267,7 @@ def test_a_lock_of_an_older_generation_breaks_lock_order() -> None:
 
 def test_a_node_deleted_by_a_reset_that_left_its_lock_breaks_locked_full() -> None:
     journal = held_path().then("reset", deleted(2, pages(2), pages(2), parent=1, cause=Cause.RESET)).journal()
-    assert first_of(audit(journal), "locked-full").seq == 8
+    assert first_of(audit(journal), "locked-full").seq == 10
 
 
 def test_a_closed_request_holds_nothing() -> None:

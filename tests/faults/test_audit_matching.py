@@ -4,22 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from kvledger.core.events import RollbackCause
+from kvledger.core.events import PrefixMatched, RollbackCause
 from kvledger.journal.audit import audit
 from tests.support.hand_written import (
     Journal,
     Story,
+    acquired,
     allocated,
     broken,
     created,
     edited,
+    events_of,
     first_of,
     inserted,
     locked,
     matched,
     opened,
     pages,
-    with_event_before,
+    row_changed,
+    seq_of,
+    touched,
+    unlocked,
     without,
 )
 from tests.support.stories import one_request, refused_commit, two_namespaces
@@ -33,7 +38,9 @@ def tombstone_then(live_pages: int, *, window: int) -> Journal:
     swa = pages(0, *live.tolist())
     length = count * 4
     span = -(-window // 4) * 4
-    lock = replace(locked(1, 2, length), swa_from=max(0, length - span))
+    swa_from = max(0, length - span)
+    lock = replace(locked(1, 2, length), swa_from=swa_from)
+    reached = touched(*(node for node, start in ((1, 0), (2, 4)) if start >= swa_from))
     return (
         Story(opened(window=window))
         .then("alloc", allocated(full, swa))  # 2
@@ -43,7 +50,7 @@ def tombstone_then(live_pages: int, *, window: int) -> Journal:
             created(2, live, live, parent=1, start=4),  # 4
             inserted(length, full=[(0, length)], swa=[(4, length)]),  # 5
         )
-        .then("acquire", lock)  # 6
+        .then("acquire", matched(length, 2), reached, lock)  # 6 7 8
         .journal()
     )
 
@@ -58,7 +65,7 @@ def test_a_lock_needs_a_window_of_live_tokens_since_the_last_tombstone(
     assert ("window-match" not in broken(verdict)) is matches
     if not matches:
         finding = first_of(verdict, "window-match")
-        assert (finding.seq, finding.node, finding.pages) == (6, 1, (1,))
+        assert (finding.seq, finding.node, finding.pages) == (8, 1, (1,))
 
 
 def test_a_lock_on_a_short_path_without_a_tombstone_needs_no_window() -> None:
@@ -66,7 +73,7 @@ def test_a_lock_on_a_short_path_without_a_tombstone_needs_no_window() -> None:
         Story(opened(window=40))
         .then("alloc", allocated(pages(1)))
         .then("insert", created(1, pages(1), pages(1)), inserted(4, full=[(0, 4)], swa=[(0, 4)]))
-        .then("acquire", locked(1, 1, 4))
+        .then("acquire", *acquired(1, 1, 4))
         .journal()
     )
     assert audit(journal).verdict == "pass"
@@ -81,7 +88,7 @@ def test_an_swa_lock_that_begins_elsewhere_than_a_window_before_the_end_breaks_w
 def test_an_swa_lock_that_begins_inside_a_node_breaks_window_match() -> None:
     journal = without(two_namespaces(), 7)
     finding = first_of(audit(journal), "window-match")
-    assert (finding.seq, finding.node) == (8, 1)
+    assert (finding.seq, finding.node) == (9, 1)
     assert "was not split there" in finding.sentence
 
 
@@ -94,28 +101,29 @@ def test_a_match_or_lock_that_does_not_end_on_its_node_breaks_window_match(seq: 
 def test_a_commit_that_accepts_more_than_the_match_finds_breaks_insert_match() -> None:
     journal = edited(one_request(), 8, length=12)
     verdict = audit(journal)
-    assert broken(verdict) == {"insert-match"}
+    assert broken(verdict) == {"insert-match", "credit"}
     finding = first_of(verdict, "insert-match")
     assert (finding.seq, finding.request, finding.node) == (9, "r1", 2)
 
 
 def test_a_commit_that_is_not_matched_again_breaks_insert_match() -> None:
     verdict = audit(without(one_request(), 9))
-    assert broken(verdict) == {"insert-match"}
+    assert broken(verdict) == {"insert-match", "window-match", "recency"}
     assert (first_of(verdict, "insert-match").seq, first_of(verdict, "insert-match").request) == (8, "r1")
 
 
 def test_a_refusal_without_a_rollback_breaks_insert_match() -> None:
-    journal = edited(refused_commit(), 7, cause=RollbackCause.CALLER)
+    journal = edited(refused_commit(), 8, cause=RollbackCause.CALLER)
     verdict = audit(journal)
     assert broken(verdict) == {"insert-match"}
-    assert (first_of(verdict, "insert-match").seq, first_of(verdict, "insert-match").request) == (8, "r1")
+    assert (first_of(verdict, "insert-match").seq, first_of(verdict, "insert-match").request) == (9, "r1")
 
 
 def test_a_refusal_with_its_rollback_is_an_anomaly_and_no_violation() -> None:
     verdict = audit(refused_commit())
     assert (verdict.verdict, verdict.counts.anomalies) == ("pass", 1)
-    skipped = audit(edited(refused_commit(), 7, cause=RollbackCause.SKIPPED))
+    skipping = edited(refused_commit(), 1, locked_recovery="skip")
+    skipped = audit(edited(skipping, 8, cause=RollbackCause.SKIPPED))
     assert (skipped.verdict, skipped.counts.anomalies, skipped.counts.skipped) == ("pass", 0, 1)
 
 
@@ -125,21 +133,21 @@ def test_a_raw_insert_needs_no_match() -> None:
 
 def test_a_match_from_another_namespace_breaks_namespace() -> None:
     verdict = audit(edited(two_namespaces(), 8, namespace="y"))
-    assert broken(verdict) == {"namespace"}
+    assert broken(verdict) == {"namespace", "window-match"}
     assert (first_of(verdict, "namespace").seq, first_of(verdict, "namespace").node) == (8, 1)
 
 
 def test_a_lock_from_another_namespace_breaks_namespace() -> None:
-    verdict = audit(edited(two_namespaces(), 9, namespace="y"))
-    assert broken(verdict) == {"namespace"}
-    assert (first_of(verdict, "namespace").seq, first_of(verdict, "namespace").node) == (9, 1)
+    verdict = audit(edited(two_namespaces(), 10, namespace="y"))
+    assert broken(verdict) == {"namespace", "window-match"}
+    assert (first_of(verdict, "namespace").seq, first_of(verdict, "namespace").node) == (10, 1)
 
 
 def test_a_request_that_stands_on_a_lease_of_another_namespace_breaks_namespace() -> None:
-    verdict = audit(edited(two_namespaces(), 12, namespace="x"))
+    verdict = audit(edited(two_namespaces(), 14, namespace="x"))
     assert broken(verdict) == {"namespace"}
     finding = first_of(verdict, "namespace")
-    assert (finding.seq, finding.request, finding.node) == (12, "r1", 2)
+    assert (finding.seq, finding.request, finding.node) == (14, "r1", 2)
 
 
 def test_a_child_in_another_namespace_than_its_parent_breaks_namespace() -> None:
@@ -155,6 +163,16 @@ def test_an_insert_that_fills_another_namespace_breaks_namespace() -> None:
 
 
 def test_two_inserts_of_one_request_are_each_matched() -> None:
-    again = inserted(8, request="r1")
-    journal = with_event_before(with_event_before(one_request(), 13, matched(8, 2, request="r1")), 13, again)
-    assert audit(journal).verdict == "pass"
+    again = (
+        allocated(pages(4), pages(4), owner="r1", row_start=3),
+        created(3, pages(3), pages(3), parent=2, start=8),
+        inserted(12, full=[(8, 12)], swa=[(8, 12)], request="r1"),
+        *acquired(3, 3, 12, request="r1"),
+        unlocked(2, 2, request="r1"),
+        row_changed("r1", 3, pages(3), first_page=2, row_pages=4),
+    )
+    story = Story().then("open_request", *events_of(one_request(), 2))
+    story.then("extend", *events_of(one_request(), 3)).then("mine", *events_of(one_request(), 4), *again)
+    assert audit(story.journal()).findings == ()
+    once = audit(without(story.journal(), seq_of(story.journal(), PrefixMatched, nth=2)))
+    assert "insert-match" in broken(once)

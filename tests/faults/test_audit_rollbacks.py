@@ -39,10 +39,10 @@ def marked(journal: Journal, seq: int, *, undone: bool) -> Journal:
 
 
 def test_an_event_marked_undone_that_no_rollback_names_breaks_rollback_neutral() -> None:
-    verdict = audit(marked(one_request(), 10, undone=True))
-    assert broken(verdict) == {"rollback-neutral"}
+    verdict = audit(marked(one_request(), 15, undone=True))
+    assert "rollback-neutral" in broken(verdict)
     finding = first_of(verdict, "rollback-neutral")
-    assert (finding.seq, finding.transaction) == (10, 4)
+    assert (finding.seq, finding.transaction) == (15, 5)
 
 
 def test_an_undone_event_that_is_not_marked_breaks_rollback_neutral() -> None:
@@ -53,8 +53,8 @@ def test_an_undone_event_that_is_not_marked_breaks_rollback_neutral() -> None:
 
 @pytest.mark.parametrize(("first", "end"), [(1, 3), (3, 2), (-1, 2), (0, 9)])
 def test_a_rollback_that_does_not_end_at_itself_breaks_rollback_neutral(first: int, end: int) -> None:
-    verdict = audit(edited(refused_commit(), 7, first=first, end=end))
-    assert first_of(verdict, "rollback-neutral").seq == 7
+    verdict = audit(edited(refused_commit(), 8, first=first, end=end))
+    assert first_of(verdict, "rollback-neutral").seq == 8
 
 
 def test_a_rollback_that_begins_inside_an_earlier_one_breaks_rollback_neutral() -> None:

@@ -1,13 +1,18 @@
 """Journals in which a running request could read what is neither its own nor locked: row-safety."""
 
-from kvledger.core.events import Cause
+from kvledger.core.events import Cause, Pool
 from kvledger.journal.audit import audit
 from tests.support.hand_written import (
+    Journal,
+    Story,
+    acquired,
     allocated,
     broken,
     edited,
     first_of,
+    freed,
     pages,
+    request_opened,
     unlocked,
     with_transaction_after,
     without,
@@ -25,13 +30,13 @@ def test_a_row_that_names_other_pages_than_its_locked_path_breaks_row_safety() -
 
 def test_a_row_that_keeps_a_page_the_tree_refused_or_took_breaks_row_safety() -> None:
     # The lease protects one page only, but the second one has become the tree's.
-    journal = edited(refused_commit(), 12, pages=pages(1, 5), row_pages=2)
+    journal = edited(refused_commit(), 14, pages=pages(1, 5), row_pages=2)
     finding = first_of(audit(journal), "row-safety")
     assert (finding.request, finding.pages) == ("r1", (5,))
 
 
 def test_a_request_opened_with_pages_off_its_path_breaks_row_safety() -> None:
-    journal = edited(two_namespaces(), 12, pages=pages(1))
+    journal = edited(two_namespaces(), 14, pages=pages(1))
     verdict = audit(journal)
     assert broken(verdict) == {"row-safety"}
     finding = first_of(verdict, "row-safety")
@@ -39,7 +44,7 @@ def test_a_request_opened_with_pages_off_its_path_breaks_row_safety() -> None:
 
 
 def test_a_row_shorter_than_its_lease_breaks_row_safety() -> None:
-    finding = first_of(audit(edited(two_namespaces(), 12, pages=pages())), "row-safety")
+    finding = first_of(audit(edited(two_namespaces(), 14, pages=pages())), "row-safety")
     assert "its lease reaches 1" in finding.sentence
 
 
@@ -54,6 +59,20 @@ def test_a_request_that_frees_a_page_and_still_names_it_breaks_row_safety() -> N
     journal = edited(journal, 17, cause=Cause.ABORT)
     finding = first_of(audit(journal), "row-safety")
     assert (finding.transaction, finding.request) == (6, "r1")
+
+
+def test_a_slide_that_skips_a_page_of_the_row_is_not_well_formed() -> None:
+    def slid(*given_back: int) -> Journal:
+        behind = freed(pages(*given_back), pages(*given_back), owner="r1", pool=Pool.SWA, cause=Cause.WINDOW)
+        opening = (*acquired(1, None, 0, request="r1"), request_opened("r1", 1, pages()))
+        story = Story().then("open_request", *opening)
+        story.then("extend", allocated(pages(5, 2, 3), owner="r1", row_start=0))
+        return story.then("slide", behind).journal()
+
+    assert audit(slid(5, 2)).findings == ()
+    for skipping in ((2,), (5, 3), (2, 5)):
+        finding = first_of(audit(slid(*skipping)), "well-formed")
+        assert (finding.seq, finding.request, finding.pages) == (6, "r1", skipping)
 
 
 def test_a_request_that_closes_with_pages_breaks_row_safety() -> None:

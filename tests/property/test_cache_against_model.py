@@ -95,7 +95,6 @@ def test_a_long_walk_agrees_with_the_model_the_replay_and_the_audit(seed: int) -
         "tombstones",
         "recoveries",
         "recoveries_locked",
-        "mixed_nodes_total",
         "rollbacks",
         "skipped",
         "resets",

@@ -1,8 +1,9 @@
 """Journals written by hand, event by event, from docs/events.md: no cache had a part in them.
 
 The functions build single events with the fields that a story does not care about filled in; `Story`
-puts them into transactions; `edited`, `without` and `with_event_before` are how a test breaks a healthy
-journal. Sizes are those of `opened`: pages of 4 tokens, a window of 4, 16 Full and 8 SWA pages.
+puts them into transactions, and `filling` fills in the rest; `edited`, `without` and `with_event_before` are
+how a test breaks a healthy journal. Sizes are those of `opened`: pages of 4 tokens, a window of 4, 16 Full
+and 8 SWA pages.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,6 @@ from kvledger.core.events import (
     NodeDeleted,
     NodeSplit,
     NodeTouched,
-    Origin,
     Pages,
     PagesAllocated,
     PagesFreed,
@@ -45,6 +45,7 @@ from kvledger.core.events import (
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.journal.audit import Finding, Verdict
 from kvledger.journal.records import StoredTransaction, number_transactions
+from tests.support.filling import OPEN, SOMEBODY, UNCOUNTED, filled
 
 PAGE = 4
 WINDOW = 4
@@ -65,8 +66,10 @@ def request_id(name: str | None) -> RequestId | None:
     return None if name is None else RequestId(name)
 
 
-def opened(*, page_size: int = PAGE, window: int = WINDOW, full: int = 16, swa: int = 8) -> CacheOpened:
-    return CacheOpened(page_size, window, full, swa, "remap", {})
+def opened(
+    *, page_size: int = PAGE, window: int = WINDOW, full: int = 16, swa: int = 8, recovery: str = "remap"
+) -> CacheOpened:
+    return CacheOpened(page_size, window, full, swa, recovery, {})
 
 
 def allocated(
@@ -93,13 +96,12 @@ def created(
     *,
     parent: int | None = None,
     start: int = 0,
-    stamp: int = 1,
+    stamp: int = OPEN,
     namespace: str = "",
     first_token: int | None = None,
 ) -> NodeCreated:
     count = len(full) * PAGE
     first = start if first_token is None else first_token
-    origin = Origin(None, node)
     return NodeCreated(
         NodeId(node),
         None if parent is None else NodeId(parent),
@@ -109,8 +111,8 @@ def created(
         full,
         swa,
         stamp,
-        origin,
-        None if swa is None else origin,
+        SOMEBODY,
+        None if swa is None else SOMEBODY,
     )
 
 
@@ -125,7 +127,16 @@ def inserted(
     namespace: str = "",
 ) -> PrefixInserted:
     return PrefixInserted(
-        namespace, request_id(request), length, refused, 0, 0, 0, tuple(full), tuple(swa), duplicates
+        namespace,
+        request_id(request),
+        length,
+        refused,
+        OPEN,
+        OPEN,
+        OPEN,
+        tuple(full),
+        tuple(swa),
+        duplicates,
     )
 
 
@@ -149,6 +160,23 @@ def locked(
         max(0, length - WINDOW),
         0,
     )
+
+
+def acquired(
+    lease: int,
+    node: int | None,
+    length: int,
+    *,
+    window: Sequence[int] = (),
+    request: str | None = None,
+    namespace: str = "",
+) -> tuple[Event, ...]:
+    """Match, touch and lock; `window` names the nodes of the SWA lock where that is more than `node`."""
+    match = matched(length, node, request=request, namespace=namespace)
+    lock = locked(lease, node, length, request=request, namespace=namespace)
+    if node is None:
+        return match, lock
+    return match, touched(*(window or (node,))), lock
 
 
 def unlocked(
@@ -191,23 +219,21 @@ def tombstoned(node: int, full: Pages, swa: Pages) -> SwaTombstoned:
 
 
 def recovered(
-    node: int, *, mode: RecoveryMode, node_full: Pages, incoming: Pages, swa: Pages, stamp: int = 9
+    node: int, *, mode: RecoveryMode, node_full: Pages, incoming: Pages, swa: Pages, stamp: int = OPEN
 ) -> SwaRecovered:
-    return SwaRecovered(
-        NodeId(node), mode, node_full, incoming, swa, stamp, Origin(None, node), Origin(None, 100 + node)
-    )
+    return SwaRecovered(NodeId(node), mode, node_full, incoming, swa, stamp, SOMEBODY, SOMEBODY)
 
 
 def evicted(full: int, swa: int) -> Evicted:
     return Evicted(full, swa, full, swa)
 
 
-def touched(*nodes: int, first_stamp: int) -> NodeTouched:
+def touched(*nodes: int, first_stamp: int = OPEN) -> NodeTouched:
     return NodeTouched(tuple(NodeId(node) for node in nodes), first_stamp)
 
 
 def request_opened(name: str, lease: int, row: Pages, *, namespace: str = "") -> RequestOpened:
-    return RequestOpened(RequestId(name), namespace, 1, LeaseId(lease), row)
+    return RequestOpened(RequestId(name), namespace, OPEN, LeaseId(lease), row)
 
 
 def row_changed(
@@ -215,7 +241,7 @@ def row_changed(
 ) -> RequestRowChanged:
     length = first_page + len(row) if row_pages is None else row_pages
     return RequestRowChanged(
-        RequestId(name), 2, None if lease is None else LeaseId(lease), first_page, row, length
+        RequestId(name), OPEN, None if lease is None else LeaseId(lease), first_page, row, length
     )
 
 
@@ -233,8 +259,8 @@ def reset(generation: int) -> CacheReset:
     return CacheReset(generation)
 
 
-def checkpoint(digest: str) -> Checkpoint:
-    return Checkpoint(digest, {})
+def checkpoint(digest: str, counters: dict[str, int] | None = None) -> Checkpoint:
+    return Checkpoint(digest, dict(UNCOUNTED) if counters is None else counters)
 
 
 class Story:
@@ -255,11 +281,19 @@ class Story:
         marks = bytearray(len(events))
         for ordinal in undone:
             marks[ordinal] = 1
-        self._records.append(TransactionRecord(op, request_id(request), list(events), marks, rolled_back))
+        reason = "for the test" if rolled_back else ""
+        self._records.append(
+            TransactionRecord(op, request_id(request), list(events), marks, rolled_back, reason)
+        )
         return self
 
     def journal(self) -> Journal:
-        return number_transactions(self._records)
+        return number_transactions(filled(self._records))
+
+
+def events_of(journal: Journal, number: int) -> list[Event]:
+    """The events of one transaction, to be told again."""
+    return [stored.event for stored in journal[number - 1].events]
 
 
 def seq_of(journal: Journal, kind: type, *, nth: int = 0) -> int:
@@ -280,14 +314,15 @@ def without(journal: Journal, seq: int) -> Journal:
 
 def with_event_before(journal: Journal, seq: int, new: Event) -> Journal:
     """The journal with a live event put before the one at `seq`, in its transaction."""
-    return _rewritten(journal, seq, lambda event: [new, event])
+    records = [_record(transaction) for transaction in _rewritten(journal, seq, lambda event: [new, event])]
+    return number_transactions(filled(records))
 
 
 def with_transaction_after(journal: Journal, number: int, op: str, *events: Event) -> Journal:
     """The journal with a transaction put after transaction `number`."""
     records = [_record(transaction) for transaction in journal]
     records.insert(number, TransactionRecord(op, None, list(events), bytearray(len(events))))
-    return number_transactions(records)
+    return number_transactions(filled(records))
 
 
 def _record(transaction: StoredTransaction) -> TransactionRecord:

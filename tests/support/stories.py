@@ -4,6 +4,7 @@ from kvledger.core.events import Cause, Pool, RecoveryMode, RollbackCause
 from tests.support.hand_written import (
     Journal,
     Story,
+    acquired,
     allocated,
     closed,
     created,
@@ -45,7 +46,7 @@ def one_request() -> Journal:
             created(2, pages(2), pages(2), parent=1, start=4, stamp=2),  # 7
             inserted(8, full=[(0, 8)], swa=[(0, 8)], request="r1"),  # 8
             matched(8, 2, request="r1"),  # 9
-            touched(1, 2, first_stamp=3),  # 10
+            touched(2, first_stamp=3),  # 10
             locked(2, 2, 8, request="r1"),  # 11
             unlocked(1, None, request="r1"),  # 12
             row_changed("r1", 2, pages(1, 2), row_pages=3),  # 13
@@ -59,7 +60,7 @@ def one_request() -> Journal:
         .then(
             "finish",
             unlocked(2, 2, request="r1", swa_held=False),  # 16
-            freed(pages(3), pages(0), owner="r1", cause=Cause.FINISH),  # 17
+            freed(pages(3), pages(0), owner="r1", pool=Pool.FULL, cause=Cause.FINISH),  # 17
             closed("r1"),  # 18
             request="r1",
         )
@@ -75,13 +76,12 @@ def recovery_under_lock() -> Journal:
         .then("insert", created(1, pages(1), pages(1)), inserted(4, full=[(0, 4)], swa=[(0, 4)]))  # 3 4
         .then(
             "open_request",
-            matched(4, 1, request="reader"),  # 5
-            locked(1, 1, 4, request="reader"),  # 6
-            request_opened("reader", 1, pages(1)),  # 7
+            *acquired(1, 1, 4, request="reader"),  # 5 6 7
+            request_opened("reader", 1, pages(1)),  # 8
         )
-        .then("slide", swa_unlocked(1, 1, request="reader"))  # 8
-        .then("evict", tombstoned(1, pages(1), pages(1)), evicted(0, 4))  # 9 10
-        .then("alloc", allocated(pages(2), pages(1)))  # 11
+        .then("slide", swa_unlocked(1, 1, request="reader"))  # 9
+        .then("evict", tombstoned(1, pages(1), pages(1)), evicted(0, 4))  # 10 11
+        .then("alloc", allocated(pages(2), pages(1)))  # 12
         .then(
             "insert",
             recovered(
@@ -90,10 +90,10 @@ def recovery_under_lock() -> Journal:
                 node_full=pages(1),
                 incoming=pages(2),
                 swa=pages(1),
-            ),  # 12
-            inserted(4, swa=[(0, 4)], duplicates=4),  # 13
+            ),  # 13
+            inserted(4, swa=[(0, 4)], duplicates=4),  # 14
         )
-        .then("finish", unlocked(1, 1, request="reader", swa_held=False), closed("reader"))  # 14 15
+        .then("finish", unlocked(1, 1, request="reader", swa_held=False), closed("reader"))  # 15 16
         .journal()
     )
 
@@ -131,7 +131,7 @@ def eviction_and_reuse() -> Journal:
         .then("evict", tombstoned(1, pages(1), pages(1)), evicted(0, 4))  # 6 7
         .then(
             "mine",
-            deleted(2, pages(2), pages(2), parent=1),  # 8
+            deleted(2, pages(2), pages(2), parent=1, parent_stamp=2),  # 8
             deleted(1, pages(1), None, cause=Cause.CASCADE),  # 9
             evicted(8, 4),  # 10
             allocated(pages(2, 1), pages(2, 1)),  # 11
@@ -147,20 +147,19 @@ def refused_commit() -> Journal:
         Story()
         .then(
             "open_request",
-            locked(1, None, 0, request="r1"),  # 2
-            request_opened("r1", 1, pages()),  # 3
+            *acquired(1, None, 0, request="r1"),  # 2 3
+            request_opened("r1", 1, pages()),  # 4
         )
-        .then("extend", allocated(pages(1, 2), owner="r1", row_start=0))  # 4
+        .then("extend", allocated(pages(1, 2), owner="r1", row_start=0))  # 5
         .then(
             "commit",
-            created(1, pages(1), pages(1)),  # 5
-            created(2, pages(2), pages(2), parent=1, start=4),  # 6, undone
-            rolled_back(1, 2, cause=RollbackCause.REFUSED, request="r1"),  # 7
-            inserted(4, full=[(0, 4)], swa=[(0, 4)], refused=4, request="r1"),  # 8
-            matched(4, 1, request="r1"),  # 9
-            locked(2, 1, 4, request="r1"),  # 10
-            unlocked(1, None, request="r1"),  # 11
-            row_changed("r1", 2, pages(1), row_pages=2),  # 12
+            created(1, pages(1), pages(1)),  # 6
+            created(2, pages(2), pages(2), parent=1, start=4),  # 7, undone
+            rolled_back(1, 2, cause=RollbackCause.REFUSED, request="r1"),  # 8
+            inserted(4, full=[(0, 4)], swa=[(0, 4)], refused=4, request="r1"),  # 9
+            *acquired(2, 1, 4, request="r1"),  # 10 11 12
+            unlocked(1, None, request="r1"),  # 13
+            row_changed("r1", 2, pages(1), row_pages=2),  # 14
             undone=[1],
         )
         .journal()
@@ -212,16 +211,14 @@ def two_namespaces() -> Journal:
         .then(
             "acquire",
             split(1, 3, 4),  # 7
-            matched(8, 1, namespace="x"),  # 8
-            locked(1, 1, 8, namespace="x"),  # 9
+            *acquired(1, 1, 8, namespace="x"),  # 8 9 10
         )
         .then(
             "open_request",
-            matched(4, 2, request="r1", namespace="y"),  # 10
-            locked(2, 2, 4, request="r1", namespace="y"),  # 11
-            request_opened("r1", 2, pages(3), namespace="y"),  # 12
+            *acquired(2, 2, 4, request="r1", namespace="y"),  # 11 12 13
+            request_opened("r1", 2, pages(3), namespace="y"),  # 14
         )
-        .then("release", unlocked(1, 1))  # 13
+        .then("release", unlocked(1, 1))  # 15
         .journal()
     )
 
@@ -232,23 +229,23 @@ def reset_in_the_middle() -> Journal:
         Story()
         .then("alloc", allocated(pages(1, 2)))  # 2
         .then("insert", created(1, pages(1), pages(1)), inserted(4, full=[(0, 4)], swa=[(0, 4)]))  # 3 4
-        .then("acquire", matched(4, 1), locked(1, 1, 4))  # 5 6
+        .then("acquire", *acquired(1, 1, 4))  # 5 6 7
         .then(
             "open_request",
-            locked(2, None, 0, request="r1"),  # 7
-            request_opened("r1", 2, pages()),  # 8
+            *acquired(2, None, 0, request="r1"),  # 8 9
+            request_opened("r1", 2, pages()),  # 10
         )
-        .then("extend", allocated(pages(3), owner="r1", row_start=0))  # 9
+        .then("extend", allocated(pages(3), owner="r1", row_start=0))  # 11
         .then(
             "reset",
-            unlocked(1, 1, by_reset=True),  # 10
-            unlocked(2, None, request="r1", by_reset=True),  # 11
-            deleted(1, pages(1), pages(1), cause=Cause.RESET),  # 12
-            freed(pages(3), pages(3), owner="r1", cause=Cause.RESET),  # 13
+            freed(pages(3), pages(3), owner="r1", cause=Cause.RESET),  # 12
+            unlocked(2, None, request="r1", by_reset=True),  # 13
             closed("r1", reason=Cause.RESET),  # 14
-            reset(1),  # 15
+            unlocked(1, 1, by_reset=True),  # 15
+            deleted(1, pages(1), pages(1), cause=Cause.RESET),  # 16
+            reset(1),  # 17
         )
-        .then("free", freed(pages(2), pages(2)))  # 16
+        .then("free", freed(pages(2), pages(2)))  # 18
         .journal()
     )
 

@@ -82,7 +82,9 @@ def test_a_tombstone_a_raw_page_and_a_lease_of_an_older_stamp() -> None:
 
 
 def test_namespaces_splits_and_a_waiting_order_of_ranks() -> None:
-    state = replay(two_namespaces(), upto=12).state
+    journal = edited(two_namespaces(), 5, stamp=1)
+    journal = edited(edited(journal, 9, first_stamp=1), 12, first_stamp=1)
+    state = replay(journal, upto=14).state
     expected = sha(
         i64(4, 4, 16, 8, 0),
         i64(3),

@@ -61,9 +61,9 @@ def test_requests_are_in_order_of_arrival_and_as_many_as_asked() -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("{not json", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ('{"timestamp": ' + "9" * 10_000 + "}", "is not JSON"),
+        ("{not json", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"timestamp": ' + "9" * 10_000 + "}", "not JSON"),
         ("[1, 2]", "an object is needed"),
         ("null", "an object is needed"),
         (without("timestamp"), "has no 'timestamp'"),
@@ -77,7 +77,7 @@ def test_requests_are_in_order_of_arrival_and_as_many_as_asked() -> None:
         (line(output_length=True), "'output_length' must be a whole number"),
         (line(output_length=2**31), "'output_length' is 2147483648, more than 16777216"),
         (line(timestamp=10**4_000), "'timestamp' is 1000"),
-        (line(hash_ids=[7]), "names 1 blocks where 700 tokens have 2"),
+        (line(hash_ids=[7]), "names 1 block where 700 tokens have 2"),
         (line(hash_ids=[7, 8, 9]), "names 3 blocks where 700 tokens have 2"),
         (line(hash_ids=[7, "9"]), "whole numbers"),
         (line(hash_ids=[7, -9]), "whole numbers"),
@@ -97,6 +97,25 @@ def test_a_line_that_is_not_of_the_format_is_named_with_its_number(bad: str, rea
 
 def test_lines_after_the_last_request_asked_for_are_not_read() -> None:
     assert len(parse_trace([line(), "{not json"], name="trace", requests=1)) == 1
+
+
+def test_more_requests_than_a_run_can_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MAX_REQUESTS", 2)
+    assert len(parse_trace([line(), line(), line()], name="trace", requests=2)) == 2
+    with pytest.raises(TraceError, match="line 3: is past 2 requests"):
+        parse_trace([line(), line(), line()], name="trace")
+    with pytest.raises(InvalidArgument, match="1 to 1,000,000 requests, 1000001 asked"):
+        parse_trace([line()], name="trace", requests=1_000_001)
+
+
+def test_a_trace_gives_the_same_requests_each_time() -> None:
+    workload = parse_trace([line(), line(timestamp=0)], name="trace")
+    first, second = (
+        [(request.request_id, request.prompt.tolist(), request.output.tolist()) for request in workload]
+        for _ in range(2)
+    )
+    assert first == second
+    assert len(first) == len(workload) == 2
 
 
 def test_more_tokens_than_an_int32_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.tools.workload import WorkRequest, builtin_workload
+from kvledger.tools.workload.spec import MAX_REQUESTS
 
 
 def as_values(request: WorkRequest) -> tuple[object, ...]:
@@ -29,13 +30,24 @@ def test_equal_seeds_make_equal_requests() -> None:
     assert [as_values(request) for request in first] == [as_values(request) for request in second]
 
 
+def test_a_shorter_workload_is_the_head_of_a_longer_one() -> None:
+    longer = [as_values(request) for request in builtin_workload(90, seed=5)]
+    assert [as_values(request) for request in builtin_workload(40, seed=5)] == longer[:40]
+
+
+def test_requests_are_made_when_they_are_asked_for() -> None:
+    workload = builtin_workload(MAX_REQUESTS, seed=5)
+    assert len(workload) == MAX_REQUESTS
+    assert as_values(next(iter(workload))) == as_values(next(iter(builtin_workload(1, seed=5))))
+
+
 def test_different_seeds_make_different_requests() -> None:
     first, second = builtin_workload(20, seed=5), builtin_workload(20, seed=6)
     assert [as_values(request) for request in first] != [as_values(request) for request in second]
 
 
 def test_requests_come_in_order_of_arrival_under_names_that_do_not_repeat() -> None:
-    workload = builtin_workload(120, seed=1)
+    workload = list(builtin_workload(120, seed=1))
     arrivals = [request.arrival_ms for request in workload]
     assert arrivals == sorted(arrivals)
     assert len({request.request_id for request in workload}) == len(workload) == 120
@@ -52,7 +64,7 @@ def test_tokens_are_int32_arrays_that_nobody_can_change() -> None:
 
 
 def test_several_namespaces_ask_with_the_same_system_prompts() -> None:
-    workload = builtin_workload(200, seed=0)
+    workload = list(builtin_workload(200, seed=0))
     heads: dict[bytes, set[str]] = {}
     for request in workload:
         heads.setdefault(request.prompt[:90].tobytes(), set()).add(request.namespace)
@@ -60,7 +72,7 @@ def test_several_namespaces_ask_with_the_same_system_prompts() -> None:
 
 
 def test_later_turns_of_a_chat_repeat_the_answer_before_them() -> None:
-    workload = builtin_workload(200, seed=0)
+    workload = list(builtin_workload(200, seed=0))
     repeated = 0
     for earlier in workload:
         whole = np.concatenate([earlier.prompt, earlier.output])
@@ -72,7 +84,7 @@ def test_later_turns_of_a_chat_repeat_the_answer_before_them() -> None:
 
 
 def test_excerpts_of_a_document_part_inside_it_while_its_long_answer_is_decoded() -> None:
-    workload = builtin_workload(200, seed=0)
+    workload = list(builtin_workload(200, seed=0))
     readers = [request for request in workload if len(request.output) > 300]
     assert len(readers) > 10
     inside = 0
@@ -94,7 +106,20 @@ def test_some_clients_leave_in_prefill_some_in_decode_and_some_at_once() -> None
     assert any(point >= prompt for point, prompt in points)
 
 
-@pytest.mark.parametrize(("requests", "seed"), [(0, 0), (-3, 0), (1, -1)])
-def test_an_empty_workload_or_a_negative_seed_is_refused(requests: int, seed: int) -> None:
+def test_edited_prompts_part_from_each_other_a_little_before_their_end() -> None:
+    workload = list(builtin_workload(300, seed=0))
+    late = [
+        (first, second)
+        for index, first in enumerate(workload)
+        for second in workload[index + 1 :]
+        if 0 < len(first.prompt) - shared_prefix(first, second) <= 60 < shared_prefix(first, second)
+    ]
+    assert len(late) > 10
+
+
+@pytest.mark.parametrize(("requests", "seed"), [(0, 0), (-3, 0), (MAX_REQUESTS + 1, 0), (1, -1)])
+def test_a_workload_of_no_or_too_many_requests_or_a_negative_seed_is_refused(
+    requests: int, seed: int
+) -> None:
     with pytest.raises(InvalidArgument):
         builtin_workload(requests, seed=seed)

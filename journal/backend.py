@@ -1,0 +1,55 @@
+"""What a kind of database has to answer to hold a store: all differences stand behind it.
+
+The implementations are kvledger.journal.sqlite and kvledger.journal.postgresql; which one a URL means is for
+kvledger.journal.database to say. No other module asks what the dialect is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+
+Sync = Literal["FULL", "NORMAL"]
+"""FULL: a commit returns when it is on the disk. NORMAL: where the database makes a difference, a power cut
+may still lose it, and a crash of the recording program does not."""
+
+InsertRows = Callable[[sa.Connection, Sequence[tuple[Any, ...]]], None]
+"""Inserts rows, each a tuple in the order of the columns that were named when it was made."""
+
+LOCK_TIMEOUT_SECONDS = 10.0
+"""How long a connection waits for another program's lock, or for a server to answer, before it gives up."""
+
+
+class Backend(Protocol):
+    """One kind of database."""
+
+    makes_stores: bool
+    """Whether opening a store makes and migrates it; where not, `kvledger db upgrade` does."""
+
+    def name(self, url: URL) -> str:
+        """What messages call the store: no password in it."""
+
+    def check_url(self, url: URL) -> URL:
+        """The URL as the driver wants it. Raises InvalidArgument for one that no store can have."""
+
+    def check_reachable(self, url: URL, *, create: bool) -> bool:
+        """Whether there is a database to look into. Raises JournalError where there cannot be one."""
+
+    def reading_engine(self, url: URL, *, lock_timeout_s: float) -> sa.Engine:
+        """An engine whose connections cannot change the store, and see one state in each transaction."""
+
+    def writing_engine(self, url: URL, *, sync: Sync, lock_timeout_s: float) -> sa.Engine:
+        """An engine for one writer, whose connections are not pooled."""
+
+    def migrating_engine(self, url: URL, *, lock_timeout_s: float) -> sa.Engine:
+        """An engine for migrations."""
+
+    def begin_migration(self, connection: sa.Connection) -> None:
+        """Keep every other migration out until the transaction ends."""
+
+    def check_migrated(self, connection: sa.Connection) -> None:
+        """Raise JournalError when a migration has torn rows apart."""
+
+    def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
+        """The fastest way to insert many rows into `columns` of `table`."""

@@ -1,0 +1,171 @@
+"""What an exported file says about itself: which journal, which part of it, and how the part ends.
+
+A file is a *piece*: transactions `first_number` to `last_number` of one journal. It begins with its facts and
+closes with its end, so that a file that was cut short shows it. A piece that does not begin with the journal
+carries the checkpoint it goes on from, if there was one, and can then be read alone.
+
+Facts and end are JSON objects, stored as docs/format.md, "Exported files", says.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer, field_validator
+
+from kvledger.core.errors import JournalFormatError
+from kvledger.core.ids import Seq, TxnId
+from kvledger.journal.chain import HASH_BYTES
+from kvledger.journal.reader import JournalInfo
+from kvledger.journal.records import StoredCheckpoint
+
+SCHEMA_VERSION = 1
+"""Version of the form of exported files; another one is refused."""
+
+
+def _bytes_of(text: Any) -> bytes:
+    try:
+        return text if isinstance(text, bytes) else base64.b64decode(text, validate=True)
+    except (TypeError, binascii.Error) as error:
+        raise ValueError(f"{text!r:.40} is no base64") from error
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class CheckpointFacts(_Part):
+    """A checkpoint as it is written into a file; bytes are base64 in JSON."""
+
+    seq: int
+    number: int
+    chain_hash: bytes
+    digest: str
+    state: bytes
+    hash: bytes
+
+    @field_validator("chain_hash", "state", "hash", mode="before")
+    @classmethod
+    def _decoded(cls, value: Any) -> bytes:
+        return _bytes_of(value)
+
+    @field_serializer("chain_hash", "state", "hash")
+    def _encoded(self, value: bytes) -> str:
+        return base64.b64encode(value).decode()
+
+    @classmethod
+    def of(cls, kept: StoredCheckpoint) -> "CheckpointFacts":
+        """The facts of a stored checkpoint."""
+        return cls(
+            seq=kept.seq,
+            number=kept.number,
+            chain_hash=kept.chain_hash,
+            digest=kept.digest,
+            state=kept.state,
+            hash=kept.hash,
+        )
+
+    def stored(self) -> StoredCheckpoint:
+        """The checkpoint itself."""
+        return StoredCheckpoint(
+            seq=Seq(self.seq),
+            number=TxnId(self.number),
+            chain_hash=self.chain_hash,
+            digest=self.digest,
+            state=self.state,
+            hash=self.hash,
+        )
+
+
+class JournalFacts(_Part):
+    """The journal's own row; `config` is the stored JSON text."""
+
+    id: int
+    epoch: str
+    name: str
+    config: str | None
+    token_policy: str
+    format_version: int
+    created_us: int
+
+    def info(self) -> JournalInfo:
+        """The same as a reader of a database has it. Raises JournalFormatError for a malformed config."""
+        return JournalInfo.from_row(self)
+
+
+class PieceFacts(_Part):
+    """The beginning of a piece: `previous_hash` is the chain's before its first transaction."""
+
+    kvledger_export: Literal[1]
+    journal: JournalFacts
+    first_number: int
+    first_seq: int
+    previous_hash: bytes
+    base: CheckpointFacts | None
+
+    @field_validator("previous_hash", mode="before")
+    @classmethod
+    def _decoded(cls, value: Any) -> bytes:
+        return _bytes_of(value)
+
+    @field_serializer("previous_hash")
+    def _encoded(self, value: bytes) -> str:
+        return base64.b64encode(value).decode()
+
+
+class PieceEnd(_Part):
+    """The end of a piece: `last_seq` and `hash` are the chain's there; `checkpoints` are (seq, number)
+    pairs."""
+
+    transactions: int
+    events: int
+    last_number: int
+    last_seq: int
+    hash: bytes
+    checkpoints: list[tuple[int, int, str]]
+
+    @field_validator("hash", mode="before")
+    @classmethod
+    def _decoded(cls, value: Any) -> bytes:
+        return _bytes_of(value)
+
+    @field_validator("checkpoints", mode="before")
+    @classmethod
+    def _tuples(cls, value: Any) -> Any:
+        return [tuple(place) for place in value]
+
+    @field_serializer("hash")
+    def _encoded(self, value: bytes) -> str:
+        return base64.b64encode(value).decode()
+
+
+def read_facts(text: str | bytes, *, where: str) -> PieceFacts:
+    """The facts in `text`. Raises JournalFormatError, naming `where`, for anything else."""
+    facts: PieceFacts = _validated(PieceFacts, text, where)
+    if facts.first_number < 1 or facts.first_seq < 1 or len(facts.previous_hash) != HASH_BYTES:
+        raise JournalFormatError(f"{where} begins at transaction {facts.first_number}: there is none such")
+    return facts
+
+
+def read_end(text: str | bytes, *, where: str) -> PieceEnd:
+    """The end in `text`. Raises JournalFormatError, naming `where`, for anything else."""
+    end: PieceEnd = _validated(PieceEnd, text, where)
+    return end
+
+
+def _validated(model: Any, text: str | bytes, where: str) -> Any:
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and found.get("kvledger_export", SCHEMA_VERSION) != SCHEMA_VERSION:
+            raise JournalFormatError(
+                f"{where} is of export version {found['kvledger_export']!r}, not {SCHEMA_VERSION}"
+            )
+        return model.model_validate(found)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        raise JournalFormatError(
+            f"{where} does not say what an exported journal says: {fault['loc']}: {fault['msg']}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise JournalFormatError(f"{where} is no exported journal: {error}") from error

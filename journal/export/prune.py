@@ -1,0 +1,102 @@
+"""Pruning: rows that stand in verified files, with a checkpoint after them, leave the database.
+
+Nothing is removed on trust. The files are read back in full and must hold, hash for hash, every transaction
+that goes; a checkpoint must stand at the end of them, because the state is needed to read what stays. The
+chain then goes on from the checkpoint's hash, and across files and database together it has no gap.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from kvledger.core.errors import InvalidArgument, NotExported
+from kvledger.journal.chain import ChainHead
+from kvledger.journal.database import database_errors
+from kvledger.journal.export.folder import ExportedJournal
+from kvledger.journal.models import CheckpointRow, EventRow, TransactionRow
+from kvledger.journal.reader import JournalReader
+from kvledger.journal.records import StoredCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What left the database: `checkpoint_seq` is where it begins now."""
+
+    transactions: int
+    events: int
+    checkpoint_seq: int
+
+
+def prune_rows(writing: sa.Engine, reader: JournalReader, *, before_seq: int, exported: Path) -> Pruned:
+    """Remove the transactions up to the newest checkpoint whose seq is below `before_seq`.
+
+    `exported` is the folder (or the file) that holds them. Raises NotExported unless its pieces verify and
+    hold all that would go, InvalidArgument where no checkpoint stands before `before_seq`. A crash in the
+    middle leaves a journal that was pruned less far, with a checkpoint still at its beginning. Cost: O(bytes
+    exported).
+    """
+    cut = reader.checkpoint_before(before_seq - 1)
+    if cut is None:
+        raise InvalidArgument(
+            f"no checkpoint stands before seq {before_seq}: what follows could not be read without the rows"
+        )
+    first = next(reader.transactions(), None)
+    if first is None or first.number > cut.number:
+        return Pruned(0, 0, cut.seq)
+    _check_exported(reader, first.number, cut, exported)
+    return remove_rows(writing, reader, cut=cut)
+
+
+def remove_rows(writing: sa.Engine, reader: JournalReader, *, cut: StoredCheckpoint) -> Pruned:
+    """Remove what `prune_rows` would, without looking for it in files: for who has just written and read
+    them.
+
+    Each database transaction takes what lies before one checkpoint, so that a journal always begins at one.
+    """
+    transactions = events = 0
+    with database_errors("the journal cannot be pruned"), writing.connect() as connection:
+        for seq in reader.checkpoint_seqs():
+            if seq > cut.seq:
+                break
+            with connection.begin():
+                gone = _remove_before(connection, reader.info.id, seq)
+            transactions += gone[0]
+            events += gone[1]
+    return Pruned(transactions, events, cut.seq)
+
+
+def _remove_before(connection: sa.Connection, journal_id: int, seq: int) -> tuple[int, int]:
+    """Remove all up to the checkpoint at `seq`, the checkpoints before it included; children first."""
+    number = connection.execute(
+        sa.select(CheckpointRow.number).where(
+            CheckpointRow.journal_id == journal_id, CheckpointRow.seq == seq
+        )
+    ).scalar_one()
+    events = connection.execute(
+        sa.delete(EventRow).where(EventRow.journal_id == journal_id, EventRow.seq <= seq)
+    )
+    transactions = connection.execute(
+        sa.delete(TransactionRow).where(
+            TransactionRow.journal_id == journal_id, TransactionRow.number <= number
+        )
+    )
+    connection.execute(
+        sa.delete(CheckpointRow).where(CheckpointRow.journal_id == journal_id, CheckpointRow.seq < seq)
+    )
+    return transactions.rowcount, events.rowcount
+
+
+def _check_exported(reader: JournalReader, first: int, cut: StoredCheckpoint, exported: Path) -> None:
+    files = ExportedJournal.open(exported, rest=reader, first=first)
+    for broken in files.verify():
+        raise NotExported(f"the exported files do not verify: {broken.sentence}")
+    head: ChainHead = files.exported_head
+    if files.facts.first_number > first or head.number < cut.number:
+        raise NotExported(
+            f"transactions {first} to {cut.number} would go; the files hold {files.facts.first_number} to "
+            f"{head.number}"
+        )
+    link = next(files.transactions(cut.number), None)
+    if link is None or link.hash != cut.chain_hash:
+        raise NotExported(f"transaction {cut.number} has another hash in the files than the checkpoint names")

@@ -1,0 +1,62 @@
+"""What is exported next: the part of a journal that its folder does not hold yet."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError
+from kvledger.journal.export.folder import ExportedJournal, pieces_in
+from kvledger.journal.export.prune import prune_rows
+from kvledger.journal.export.write import EXPORT_FORMATS, Exported, ExportFormat, export_rows
+from kvledger.journal.reader import JournalReader
+
+
+def export_journal(
+    reader: JournalReader, folder: str | Path, *, form: ExportFormat = "parquet", upto_seq: int | None = None
+) -> Exported:
+    """Write what `folder` does not hold yet of a journal into one new piece there.
+
+    `upto_seq`: as far as the last transaction that ends at or before it; None: to the end. Raises
+    InvalidArgument for another form, JournalFormatError where the folder's pieces do not join the database,
+    JournalError where rows do not verify or the folder cannot be written. Cost: O(bytes), memory bounded by a
+    batch.
+    """
+    if form not in EXPORT_FORMATS:
+        raise InvalidArgument(f"an export is one of {', '.join(EXPORT_FORMATS)}, not {form!r}")
+    if upto_seq is not None and upto_seq < 1:
+        raise InvalidArgument("seqs count from 1 on")
+    given = Path(folder).expanduser()
+    if given.exists() and not given.is_dir():
+        raise InvalidArgument(f"{given} is no folder")
+    stored = next(reader.transactions(), None)
+    # Pieces that end before what is stored are of no concern here, however many there are by now.
+    first = 1 if stored is None else int(stored.number)
+    pieces = pieces_in(given, epoch=reader.info.epoch, first=first) if given.exists() else []
+    start = ExportedJournal(pieces, rest=reader).exported_head if pieces else None
+    head = reader.head()
+    if start is not None and start.number > head.number:
+        raise JournalFormatError(
+            f"the folder holds transactions up to {start.number}, the database ends with {head.number}"
+        )
+    upto = head.seq if upto_seq is None else min(upto_seq, head.seq)
+    return export_rows(reader, given, start=start, form=form, upto_seq=upto)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Moves the beginning of a journal from its store to Parquet files in `folder`, read back before it
+    goes."""
+
+    writing: sa.Engine
+    reader: JournalReader
+    folder: Path
+
+    def __call__(self, seq: int) -> None:
+        """Export and prune everything up to the checkpoint at `seq`. JournalError where that cannot be."""
+        try:
+            export_journal(self.reader, self.folder, upto_seq=seq)
+            prune_rows(self.writing, self.reader, before_seq=seq + 1, exported=self.folder)
+        except InvalidArgument as error:
+            # The settings were sound when recording began; what is wrong now is the folder or the store.
+            raise JournalError(f"older events cannot leave the store: {error}") from error

@@ -1,0 +1,258 @@
+"""The recorder's own fold: it follows what the writer stores and puts full states beside it, as checkpoints.
+
+It lives in the writer's thread and never in the scheduler's. Folding costs about as much as storing does, so
+it is put off: transactions wait here, at most `PENDING_EVENTS` of them, and are folded when the writer has
+nothing else to do. A checkpoint falls due at the first batch end at or after `every` events and is written
+when the fold gets there; its row says at which transaction it stands, not when it was written.
+
+Events that could not be stored are folded too. The state therefore outlives a gap: right after the
+`events_dropped` event that names it a checkpoint is due at once, and readers resume there.
+
+A journal that does not fold (a cache that broke the rules) goes on being recorded without checkpoints;
+`problem` says why. Finding fault is the audit's business.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from kvledger.core.errors import JournalError, StoreUnavailable
+from kvledger.core.events import EventsDropped, TransactionRecord
+from kvledger.core.ids import Seq, TxnId
+from kvledger.journal.chain import ChainHead, checkpoint_hash
+from kvledger.journal.database import database_errors
+from kvledger.journal.growth import Growth
+from kvledger.journal.models import CheckpointRow
+from kvledger.journal.records import StoredCheckpoint
+from kvledger.journal.replay import Fold
+from kvledger.journal.rows import Submission
+from kvledger.journal.snapshot import encode_state
+
+DEFAULT_CHECKPOINT_EVENTS = 100_000
+"""Events between two automatic checkpoints. A replay then folds at most about a second's worth, and a state
+of a megabyte beside some 17 MB of events adds a few percent (docs/performance.md)."""
+
+PENDING_EVENTS = 32_768
+"""Events that may wait to be folded: some tens of megabytes, and a third of a second of work."""
+
+HOPELESS_EVENTS = 8 * PENDING_EVENTS
+"""So many are waiting only when a checkpoint cannot be written for long: then the keeper gives up."""
+
+SLICE_EVENTS = 512
+"""Events folded in one go while idle: a few milliseconds, after which the writer looks at its queue."""
+
+
+@dataclass(slots=True)
+class KeeperCounters:
+    """Checkpoints written, the bytes of their states, events folded, and the CPU seconds all that took."""
+
+    checkpoints: int = 0
+    bytes: int = 0
+    events: int = 0
+    cpu_seconds: float = 0.0
+
+
+class _Pending(NamedTuple):
+    """A transaction to fold; at the end of a batch with the chain's head, and whether a checkpoint is due."""
+
+    record: TransactionRecord
+    head: ChainHead | None
+    due: bool
+
+
+class Keeper:
+    """Follows one journal from its first transaction. All methods belong to the writer's thread.
+
+    `engine` writes, to the journal `journal_id` of epoch `epoch`; `every` is the number of events between two
+    automatic checkpoints, 0 for none but those after a gap and those that `growth` needs.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, *, journal_id: int, epoch: str, every: int, growth: Growth | None = None
+    ) -> None:
+        self.counters = KeeperCounters()
+        self.problem: JournalError | None = None
+        self._engine = engine
+        self._journal_id = journal_id
+        self._epoch = epoch
+        self._every = every
+        self._growth = growth
+        self._fold = Fold()
+        self._pending: deque[_Pending] = deque()
+        self._pending_events = 0
+        self._since = 0
+        self._due: ChainHead | None = None
+        self._urgent = 0
+        self._last_due = 0
+        self._untold = False
+
+    def stored(self, batch: Sequence[Submission], *, number: int, seq: int, link: bytes) -> None:
+        """Take note of a batch that was committed; the chain stands at `number`, `seq` and `link` after it.
+
+        The records must be those that were stored, after the token policy. Cost: O(transactions), no folding.
+        """
+        if self.problem is not None or not batch:
+            return
+        events = self._wait(batch)
+        if not self._pending:
+            return
+        last = self._pending.pop()
+        head = ChainHead(self._epoch, number, seq, link)
+        gap = any(type(event) is EventsDropped for item in batch for event in item.record.events)
+        self._since += events
+        due = gap or (self._every > 0 and self._since >= self._every)
+        # An empty transaction ends at the seq of the one before it: one checkpoint stands at a seq.
+        if seq > self._last_due:
+            due = (self._growth is not None and self._growth.wants_checkpoint(seq)) or due
+        else:
+            due = False
+        if due:
+            self._since = 0
+            self._last_due = seq
+        self._urgent += gap
+        self._pending.append(_Pending(last.record, head, due))
+
+    def dropped(self, batch: Sequence[Submission]) -> None:
+        """Take note of a batch that was given up: the cache went on from it, and so does the state."""
+        if self.problem is None:
+            self._wait(batch)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to fold, to write or to make room for."""
+        return bool(self._pending) or self._due is not None or self._untold or self._crowded()
+
+    @property
+    def must_work(self) -> bool:
+        """Whether the writer must let it work before it stores more."""
+        urgent = self._urgent > 0 and (self._due is not None or bool(self._pending))
+        return urgent or self._untold or self._pending_events > PENDING_EVENTS or self._crowded()
+
+    def work(self, *, store_is_there: bool = True) -> bool:
+        """Fold a slice of what waits, write a checkpoint that is due, or make room: one step.
+
+        Returns whether there was something that could be done. While the store is away a checkpoint that is
+        due is given up, so that the fold can go on. Raises JournalError when the store or the folder of
+        exports refuses, with what was to be done still to be done; and once where `problem` means that no
+        room can be made any more.
+        """
+        began = time.thread_time()
+        try:
+            if self._due is not None:
+                if store_is_there:
+                    self._write(self._due)
+                else:
+                    if self._growth is not None:
+                        self._growth.checkpoint_given_up(self._due.seq)
+                    self._due = None
+                    self._urgent = 0
+            elif self._pending:
+                self._fold_slice()
+            elif self._untold:
+                self._untold = False
+                raise JournalError(f"no room can be made in the journal any more: {self.problem}")
+            elif store_is_there and self._growth is not None and self._growth.crowded():
+                self._growth.make_room()
+            else:
+                return False
+            return True
+        finally:
+            self.counters.cpu_seconds += time.thread_time() - began
+
+    def finish(self) -> None:
+        """Write the checkpoints that have fallen due and make room where it is due; raises as `work`.
+
+        What came after the last of them is not folded.
+        """
+        while self.must_work or self._due is not None or any(item.due for item in self._pending):
+            if not self.work():
+                return
+
+    def _crowded(self) -> bool:
+        return self._growth is not None and self._growth.crowded()
+
+    def _wait(self, batch: Sequence[Submission]) -> int:
+        events = sum(len(item.record.events) for item in batch)
+        self._pending.extend(_Pending(item.record, None, False) for item in batch)
+        self._pending_events += events
+        if self._pending_events > HOPELESS_EVENTS:
+            self._give_up(
+                JournalError(f"a checkpoint could not be written for {self._pending_events} events")
+            )
+        return events
+
+    def _fold_slice(self) -> None:
+        folded = 0
+        while self._pending and folded < SLICE_EVENTS and self._due is None:
+            item = self._pending.popleft()
+            count = len(item.record.events)
+            folded += count
+            self._pending_events -= count
+            try:
+                if not _is_gap(item.record):
+                    self._fold.apply_record(item.record)
+            except JournalError as error:
+                self._give_up(error)
+                return
+            if item.head is not None:
+                # Dropped transactions got no number, and the event that names them has one of its own.
+                self._fold.seq, self._fold.transaction = Seq(item.head.seq), TxnId(item.head.number)
+            if item.due:
+                self._due = item.head
+        self.counters.events += folded
+
+    def _write(self, head: ChainHead) -> None:
+        try:
+            state, digest = encode_state(self._fold.state), self._fold.state.digest()
+        except JournalError as error:
+            self._give_up(error)
+            return
+        kept = StoredCheckpoint(
+            seq=Seq(head.seq),
+            number=TxnId(head.number),
+            chain_hash=head.hash,
+            digest=digest,
+            state=state,
+            hash=checkpoint_hash(
+                epoch=self._epoch,
+                seq=head.seq,
+                number=head.number,
+                chain_hash=head.hash,
+                digest=digest.encode(),
+                state=state,
+            ),
+        )
+        try:
+            self._insert(kept)
+        except StoreUnavailable:
+            raise
+        except JournalError as error:
+            self._give_up(error)
+            return
+        self._due = None
+        self._urgent = 0
+        self.counters.checkpoints += 1
+        self.counters.bytes += len(state)
+        if self._growth is not None:
+            self._growth.checkpoint_written(kept)
+
+    def _insert(self, kept: StoredCheckpoint) -> None:
+        row = {"journal_id": self._journal_id} | {name: getattr(kept, name) for name in kept.__slots__}
+        with database_errors("a checkpoint cannot be written"), self._engine.begin() as connection:
+            connection.execute(sa.insert(CheckpointRow).values(row))
+
+    def _give_up(self, error: JournalError) -> None:
+        self.problem = error
+        self._pending.clear()
+        self._pending_events = 0
+        self._urgent = 0
+        self._due = None
+        self._untold = self._growth is not None
+
+
+def _is_gap(record: TransactionRecord) -> bool:
+    return any(type(event) is EventsDropped for event in record.events)

@@ -1,0 +1,121 @@
+"""The schema of a store: which revision it has, and how it gets to the newest one.
+
+A file is made and migrated by whoever opens it. A server is shared, and its tables may belong to another role
+than the one that records, so its operator migrates it with `kvledger db upgrade`.
+"""
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy.engine import URL
+
+from kvledger.core.errors import JournalError, JournalFormatError, UnknownJournal
+from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS
+from kvledger.journal.database import backend_of, database_errors, reading_engine, store_name
+from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE
+
+
+def schema_revision(connection: sa.Connection) -> str | None:
+    """The schema revision of a store, None where there is none yet."""
+    if not sa.inspect(connection).has_table(SCHEMA_TABLE):
+        return None
+    revision: str | None = connection.execute(sa.text(f"SELECT version_num FROM {SCHEMA_TABLE}")).scalar()
+    return revision
+
+
+def stored_revision(url: URL, *, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS) -> str | None:
+    """The schema revision of the store behind `url`, None for a database that is no store.
+
+    Raises UnknownJournal for a missing file, StoreUnavailable for a file that is no database or a server that
+    does not answer.
+    """
+    backend_of(url).check_reachable(url, create=False)
+    reader = reading_engine(url, lock_timeout_s=lock_timeout_s)
+    try:
+        what = f"{store_name(url)} cannot be opened as a database"
+        with database_errors(what), reader.connect() as connection:
+            return schema_revision(connection)
+    finally:
+        reader.dispose()
+
+
+def prepare_store(url: URL, *, create: bool, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS) -> None:
+    """Make sure that a store of the newest schema stands behind `url`.
+
+    With `create` a missing file is made. Raises UnknownJournal for a missing file or a database that is no
+    store when `create` is False; JournalError for a file that is no database or cannot be opened, and for a
+    server whose schema is missing or old; JournalFormatError for a store of a newer version.
+    """
+    backend = backend_of(url)
+    found = None
+    if backend.check_reachable(url, create=create):
+        found = stored_revision(url, lock_timeout_s=lock_timeout_s)
+        if found == SCHEMA_REVISION:
+            return
+        if found is None and backend.makes_stores and not create:
+            raise UnknownJournal(f"{store_name(url)} is a database without journals")
+    if not backend.makes_stores:
+        raise _to_be_upgraded(url, found)
+    migrate(url, lock_timeout_s=lock_timeout_s)
+
+
+def migrate(
+    url: URL,
+    *,
+    to: str = "head",
+    config: Config | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_SECONDS,
+) -> None:
+    """Bring the store behind `url` up to revision `to`, in one transaction; nothing where it is there.
+
+    `config` names other migrations than those in the package. Raises StoreUnavailable when the database
+    refuses, JournalFormatError for a store of a newer version.
+    """
+    _run(url, command.upgrade, to, config or migration_config(), lock_timeout_s)
+
+
+def demigrate(
+    url: URL, *, to: str, config: Config | None = None, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS
+) -> None:
+    """Bring the store behind `url` down to revision `to`, in one transaction. Errors as `migrate`."""
+    _run(url, command.downgrade, to, config or migration_config(), lock_timeout_s)
+
+
+def migration_config() -> Config:
+    """Alembic's configuration for the migrations shipped in the package."""
+    config = Config()
+    config.set_main_option("script_location", "kvledger:migrations")
+    return config
+
+
+def _run(
+    url: URL, how: Callable[[Config, str], None], to: str, config: Config, lock_timeout_s: float
+) -> None:
+    backend = backend_of(url)
+    engine = backend.migrating_engine(url, lock_timeout_s=lock_timeout_s)
+    name = store_name(url)
+    try:
+        with database_errors(f"the tables in {name} cannot be made"), engine.begin() as connection:
+            backend.begin_migration(connection)
+            config.attributes["connection"] = connection
+            how(config, to)
+            backend.check_migrated(connection)
+    except CommandError as error:
+        raise JournalFormatError(f"{name} was written by a newer version: {error}") from error
+    finally:
+        engine.dispose()
+
+
+def _to_be_upgraded(url: URL, found: str | None) -> JournalError:
+    name = store_name(url)
+    if found is None:
+        return JournalError(f"{name} has no tables of kvledger yet: run `kvledger db upgrade {name}`")
+    revisions = ScriptDirectory.from_config(migration_config()).walk_revisions()
+    if found not in {script.revision for script in revisions}:
+        return JournalFormatError(f"{name} was written by a newer version: its schema is {found}")
+    sentence = f"{name} has schema {found}, not {SCHEMA_REVISION}: run `kvledger db upgrade {name}`"
+    return JournalError(sentence)

@@ -1,0 +1,196 @@
+"""Whatever of the tokens is kept, a journal proves the same; and what is not to be kept is in no byte."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvledger.core.errors import InvalidArgument
+from kvledger.core.events import MemorySink, RolledBack
+from kvledger.journal import Journal
+from kvledger.journal.audit import audit
+from kvledger.journal.export import EXPORT_FORMATS, ExportedJournal, export_journal
+from kvledger.journal.replay import replay
+from kvledger.journal.tokens import HASH_BYTES, HashedTokens
+from tests.support.private_tokens import NAMESPACES, leaks_in, live_privately, private_tokens
+
+KEY = bytes(range(32))
+POLICIES = [
+    pytest.param("full", None, id="full"),
+    pytest.param("hash", KEY, id="hash"),
+    pytest.param("none", None, id="none"),
+]
+
+
+def recorded(path: Path, policy: Any, key: bytes | None) -> str:
+    """Live a private life into `path`; the cache's digest at the end."""
+    with (
+        Journal.open(path) as journal,
+        journal.record(tokens=policy, key=key, durability="background") as sink,
+    ):
+        return live_privately(sink).digest()
+
+
+@pytest.mark.parametrize(("policy", "key"), POLICIES)
+def test_replay_reproduces_every_digest_of_the_cache(tmp_path: Path, policy: str, key: bytes | None) -> None:
+    digest = recorded(tmp_path / "run.db", policy, key)
+    with Journal.open(tmp_path / "run.db") as journal:
+        reader = journal.reader()
+        assert reader.info.token_policy == policy
+        assert replay(reader.transactions()).state.digest() == digest
+        verdict = audit(reader.transactions(), chain=journal.verify())
+    assert verdict.findings == ()
+    assert verdict.counts.checkpoints_reproduced == verdict.counts.checkpoints == 5
+
+
+def test_audits_count_the_same_under_every_policy(tmp_path: Path) -> None:
+    verdicts = []
+    for policy, key in (("full", None), ("hash", KEY), ("none", None)):
+        recorded(tmp_path / f"{policy}.db", policy, key)
+        with Journal.open(tmp_path / f"{policy}.db") as journal:
+            verdicts.append(audit(journal.reader().transactions(), chain=journal.verify()))
+    assert verdicts[0].counts.recoveries > 0
+    assert verdicts[0].counts.rollbacks >= 3
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+
+
+def stored_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+
+
+def test_tokens_and_namespaces_are_found_where_they_are_kept(tmp_path: Path) -> None:
+    recorded(tmp_path / "run.db", "full", None)
+    found = leaks_in(stored_bytes(tmp_path))
+    assert {name for name in NAMESPACES if name in found} == set(NAMESPACES)
+    assert len(found) > 150
+    assert any(name.isdecimal() for name in found)
+
+
+@pytest.mark.parametrize(("policy", "key"), POLICIES[1:])
+def test_no_token_and_no_namespace_is_in_any_stored_byte(
+    tmp_path: Path, policy: str, key: bytes | None
+) -> None:
+    journal = Journal.open(tmp_path / "run.db")
+    recorder = journal.record(tokens=policy, key=key)  # type: ignore[arg-type]
+    live_privately(recorder)
+    recorder.flush()
+    assert (tmp_path / "run.db-wal").stat().st_size > 0
+    assert leaks_in(stored_bytes(tmp_path)) == set()
+    recorder.close()
+    journal.close()
+    assert leaks_in(stored_bytes(tmp_path)) == set()
+    assert key is None or key not in stored_bytes(tmp_path)
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMATS)
+@pytest.mark.parametrize(("policy", "key"), POLICIES[1:])
+def test_no_token_and_no_namespace_is_in_any_exported_byte(
+    tmp_path: Path, policy: str, key: bytes | None, form: Any
+) -> None:
+    recorded(tmp_path / "run.db", policy, key)
+    with Journal.open(tmp_path / "run.db") as journal:
+        export_journal(journal.reader(), tmp_path / "out", form=form)
+    exported = ExportedJournal.open(tmp_path / "out")
+    assert leaks_in(stored_bytes(tmp_path / "out")) == set()
+    verdict = audit(exported, chain=exported.verify())
+    assert (verdict.verdict, verdict.counts.checkpoints_reproduced) == ("pass", 5)
+    # What compression or an encoding would hide is in what is read back.
+    told = []
+    for transaction in exported.transactions():
+        told.append(transaction.reason.encode())
+        for stored in transaction.events:
+            cells = [getattr(stored.event, field.name) for field in dataclasses.fields(stored.event)]
+            told += [cell if isinstance(cell, bytes) else str(cell).encode() for cell in cells]
+    assert leaks_in(b"".join(told)) == set()
+
+
+def test_reasons_keep_the_name_of_an_exception_and_nothing_it_says(tmp_path: Path) -> None:
+    recorded(tmp_path / "run.db", "hash", KEY)
+    with Journal.open(tmp_path / "run.db") as journal:
+        found = [t.reason for t in journal.reader().transactions() if t.rolled_back]
+        reasons = [
+            stored.event.reason
+            for stored in journal.reader().events()
+            if isinstance(stored.event, RolledBack)
+        ]
+    assert found == ["LeakyError", "InvalidArgument"]
+    assert reasons == ["LeakyError", "InvalidArgument", "withheld"]
+
+
+def test_equal_prefixes_have_equal_hashes_in_two_journals_of_one_key(tmp_path: Path) -> None:
+    hashes = []
+    for name, key in (("a", KEY), ("b", KEY), ("c", KEY[::-1])):
+        recorded(tmp_path / f"{name}.db", "hash", key)
+        with Journal.open(tmp_path / f"{name}.db") as journal:
+            state = replay(journal.reader().transactions()).state
+            hashes.append({node.tokens for node in state.nodes.values()} | set(state.roots))
+    assert hashes[0] == hashes[1]
+    assert not hashes[0] & hashes[2]
+
+
+def test_a_journal_under_none_can_be_linked_to_no_other(tmp_path: Path) -> None:
+    names = []
+    for name in ("a", "b"):
+        recorded(tmp_path / f"{name}.db", "none", None)
+        with Journal.open(tmp_path / f"{name}.db") as journal:
+            names.append(set(replay(journal.reader().transactions()).state.roots))
+    assert names[0]
+    assert not names[0] & names[1]
+
+
+def test_a_hash_is_that_of_its_prefix_wherever_it_is_cut() -> None:
+    form = HashedTokens(KEY)
+    form.open_with(16)
+    tokens = private_tokens(0, 24).tobytes()
+    seed = form.seed("a")
+    whole = form.node(seed, tokens)
+    assert len(whole) == HASH_BYTES
+    assert form.node(form.node(seed, tokens[:32]), tokens[32:]) == whole
+    assert form.node(form.seed("b"), tokens) != whole
+    assert form.node(seed, np.flip(private_tokens(0, 24)).tobytes()) != whole
+
+
+def test_the_hash_is_the_one_that_docs_format_tells() -> None:
+    form = HashedTokens(KEY)
+    form.open_with(8)
+    assert form.seed("a").hex() == "8da0c7545ce2e07798423934d3f527da"
+    assert form.node(form.seed("a"), bytes(range(16))).hex() == "840093b831cfc59977258ff5a21d34cf"
+    assert form.namespace("a") == "24aee0c0246f33df7bca2784f7081fe5"
+
+
+@pytest.mark.parametrize(
+    ("policy", "key"),
+    [
+        ("hash", None),
+        ("hash", b"short"),
+        ("hash", bytes(65)),
+        ("hash", "0" * 32),
+        ("full", KEY),
+        ("some", None),
+    ],
+)
+def test_a_policy_without_the_key_it_needs_is_refused(tmp_path: Path, policy: Any, key: Any) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        with pytest.raises(InvalidArgument, match=r"key|tokens"):
+            journal.record(tokens=policy, key=key)
+        assert journal.list() == ()
+
+
+def test_what_the_sink_is_given_stays_as_it_is(tmp_path: Path) -> None:
+    class Both(MemorySink):
+        def append(self, transaction: Any) -> None:
+            recorder.append(transaction)
+            super().append(transaction)
+
+    kept = MemorySink()
+    live_privately(kept)
+    with Journal.open(tmp_path / "run.db") as journal:
+        recorder = journal.record(tokens="hash", key=KEY)
+        both = Both()
+        live_privately(both)
+        recorder.close()
+    for mine, plain in zip(both.transactions, kept.transactions, strict=True):
+        assert mine.reason == plain.reason
+        assert [repr(event) for event in mine.events] == [repr(event) for event in plain.events]
