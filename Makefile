@@ -14,10 +14,17 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # Arguments for the command behind a target: make run ARGS="--requests 200", make test ARGS="-k window".
 ARGS ?=
 
-.PHONY: help install run test check format bench clean
+# Debian's way to say that installing PostgreSQL shall neither make nor start a cluster.
+PG_INSTALL = mkdir -p /etc/postgresql-common && \
+	{ test -e /etc/postgresql-common/createcluster.conf || \
+	  echo 'create_main_cluster = false' > /etc/postgresql-common/createcluster.conf; } && \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql
+
+.PHONY: help install run test check format bench postgresql clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv and install the project, editable, with its development tools
 
@@ -30,8 +37,16 @@ $(STAMP): pyproject.toml constraints.txt
 run: install ## run a workload with journaling on, then the audit
 	$(BIN)/kvledger run $(ARGS)
 
-test: install ## run the tests
+test: install ## run the tests, with PostgreSQL where it is there or root can install it
+	@$(MAKE) --no-print-directory postgresql || echo "no PostgreSQL: its tests will be skipped" >&2
 	$(BIN)/pytest $(ARGS)
+
+postgresql: ## install Debian's PostgreSQL, which the tests run a private server of
+	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1; then :; \
+	elif ! command -v apt-get >/dev/null 2>&1; then echo "no apt-get to install PostgreSQL with" >&2; exit 1; \
+	elif [ "$$(id -u)" -eq 0 ]; then $(PG_INSTALL); \
+	elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n sh -c "$(PG_INSTALL)"; \
+	else echo "PostgreSQL is not installed, and only root can install it" >&2; exit 1; fi
 
 check: install ## lint, format, types and import rules
 	$(BIN)/ruff check .
@@ -46,6 +61,6 @@ format: install ## rewrite the code as `check` wants it
 bench: install ## measure the cache's operations
 	$(BIN)/kvledger bench ops $(ARGS)
 
-clean: ## remove the environment, caches and build output
+clean: ## remove the environment, caches and build output; journals are data and stay
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

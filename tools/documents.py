@@ -46,9 +46,13 @@ class PoolPicture(BaseModel):
 
 
 class StatePicture(Picture):
-    """A journal's state in figures; `digest` is that of the canonical state."""
+    """A journal's state in figures; `digest` is that of the canonical state.
+
+    `events` were folded, those after the checkpoint at `checkpoint_seq` if there was one.
+    """
 
     transaction: int
+    checkpoint_seq: int | None
     events: int
     undone_events: int
     digest: str
@@ -117,3 +121,27 @@ class RequestPicture(Picture):
     swa_from: int | None
     row_tokens: int
     row_pages: list[int]
+
+
+class OpenRequests(Picture):
+    """All requests that are open, by id."""
+
+    requests: list[RequestPicture]
+
+
+class ExportPicture(Picture):
+    """What an export wrote: `seq` and `hash` are where the folder ends now; no file where nothing was new."""
+
+    journal: int
+    file: str | None
+    transactions: int
+    events: int
+    hash: str
+
+
+class PrunePicture(Picture):
+    """What left the database: `seq` is the checkpoint at which the journal begins there now."""
+
+    journal: int
+    transactions: int
+    events: int

@@ -13,6 +13,7 @@ from kvledger.journal.state import Node, NodeView, PoolPlaces, State
 from kvledger.tools.documents import (
     JournalPicture,
     NodePicture,
+    OpenRequests,
     PoolPicture,
     RequestPicture,
     SlotPicture,
@@ -46,6 +47,7 @@ def picture_state(replayed: Replayed) -> StatePicture:
     return StatePicture(
         seq=replayed.seq,
         transaction=replayed.transaction,
+        checkpoint_seq=replayed.checkpoint_seq,
         events=replayed.events,
         undone_events=replayed.undone_events,
         digest=state.digest(),
@@ -124,6 +126,14 @@ def picture_slot(replayed: Replayed, slot: int) -> SlotPicture:
         request=owner,
         position=position,
         read_by=sorted(readers),
+    )
+
+
+def picture_requests(replayed: Replayed) -> OpenRequests:
+    """All open requests. Cost: O(their rows)."""
+    return OpenRequests(
+        seq=replayed.seq,
+        requests=[picture_request(replayed, name) for name in sorted(replayed.state.requests)],
     )
 
 

@@ -14,7 +14,9 @@ class RunReport(BaseModel):
     journal's writer, which is another thread.
 
     `evicted_*` and `tombstones` count what the cache did by itself; `recoveries_locked` of `recoveries` kept
-    locked Full. `mixed_nodes` hold Full and SWA of different forwards now, `mixed_nodes_total` ever did.
+    locked Full. `mixed_nodes` hold Full and SWA of different forwards at the end.
+    `stopped` is what ended the run before its workload did, None where nothing; `rejected` requests are
+    too large for the pools, whoever else leaves, and were not served.
     `kv_reads` are slots compared, `kv_wrong` those that held anything but what their reader's tokens call
     for; both are None where nothing was checked. `refused` were computed but not accepted by a commit.
     """
@@ -24,6 +26,7 @@ class RunReport(BaseModel):
     journal: int
     name: str
     database: str
+    stopped: str | None
     requests: int
     finished: int
     aborts: int
@@ -46,7 +49,6 @@ class RunReport(BaseModel):
     refreshes: int
     branch_points: int
     mixed_nodes: int
-    mixed_nodes_total: int
     events: int
     transactions: int
     durable_seq: int
@@ -61,8 +63,8 @@ class RunReport(BaseModel):
 
     @property
     def passed(self) -> bool:
-        """The audit found no violation and no read was wrong."""
-        return self.audit.verdict == "pass" and not self.kv_wrong
+        """The workload was served, the audit found no violation and no read was wrong."""
+        return self.stopped is None and self.audit.verdict == "pass" and not self.kv_wrong
 
 
 def print_report(report: RunReport, console: Console) -> None:
@@ -84,7 +86,7 @@ def _page(report: RunReport) -> RenderableType:
         "given back by sliding": f"{report.slid_tokens:,} SWA tokens",
         "tombstones": f"{report.tombstones:,}",
         "recoveries": f"{report.recoveries:,}, {report.recoveries_locked:,} of them under a Full lock",
-        "mixed origins": f"{report.mixed_nodes_total:,} nodes ever, {report.mixed_nodes:,} now",
+        "mixed origins": f"{report.mixed_nodes:,} nodes now hold Full and SWA of different requests",
         "rollbacks": f"{report.rollbacks:,} with {report.anomalies:,} anomalies, "
         f"{report.refused:,} tokens refused",
         "retractions": f"{report.retractions:,}",
@@ -101,6 +103,8 @@ def _page(report: RunReport) -> RenderableType:
     }
     lines = [Text.assemble((f"{name:<22}", "bold"), value) for name, value in rows.items()]
     findings = [Text(finding, style="red") for finding in report.kv_findings]
+    if report.stopped is not None:
+        findings.append(Text(f"stopped in step {report.steps:,}: {report.stopped}", style="bold red"))
     return Group(*lines, *findings, Text(), verdict_summary(report.audit))
 
 

@@ -1,15 +1,21 @@
 """The main job: a workload through the reference scheduler, journaling on, then the audit."""
 
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from kvledger.core import CacheConfig, HybridCache, KVLayout
-from kvledger.core.errors import InvalidArgument
+from kvledger.core.errors import CacheError, InvalidArgument, JournalError
 from kvledger.journal import Journal
-from kvledger.journal.recorder import Durability
+from kvledger.journal.database import store_name
+from kvledger.journal.durability import Durability
+from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
+from kvledger.journal.tokens import TokenPolicy
+from kvledger.tools.interrupt import interrupt_between_steps
 from kvledger.tools.judge import judge
 from kvledger.tools.kv_check import KVCheck
 from kvledger.tools.meter import Meter
@@ -20,15 +26,15 @@ from kvledger.tools.scheduler.forward import Forward, NoForward, SyntheticForwar
 from kvledger.tools.scheduler.watch import Watch
 from kvledger.tools.synthetic_kv import KVCodec
 from kvledger.tools.tap import TapSink
-from kvledger.tools.workload.spec import WorkRequest
+from kvledger.tools.workload.spec import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
     """All that a run depends on besides its workload.
 
-    `database` is a URL or a path. With `verify_kv` False nothing is written into the pool or read from it,
-    whatever the layout.
+    `database` is a URL or a path; `tokens`, `token_key` and `checkpoint_every` are for `Journal.record`. With
+    `verify_kv` False nothing is written into the pool or read from it, whatever the layout.
     """
 
     config: CacheConfig
@@ -36,28 +42,65 @@ class RunSetup:
     database: str
     name: str
     durability: Durability = "step"
+    tokens: TokenPolicy = "full"
+    token_key: bytes | None = None
+    checkpoint_every: int = DEFAULT_CHECKPOINT_EVENTS
     verify_kv: bool = True
 
 
-def run_workload(
-    setup: RunSetup, workload: Sequence[WorkRequest], *, progress: Progress | None = None
-) -> RunReport:
+class RunInterrupted(Exception):
+    """SIGINT stopped a run. Its journal is closed: `journal` in `database`, on disk up to `durable_seq`."""
+
+    def __init__(self, database: str, journal: int, durable_seq: int) -> None:
+        self.database = database
+        self.journal = journal
+        self.durable_seq = durable_seq
+        super().__init__(
+            f"interrupted; journal {journal} in {database} is durable to seq {durable_seq}; "
+            f"`kvledger audit {database}` reads it"
+        )
+
+    def __reduce__(self) -> tuple[type["RunInterrupted"], tuple[str, int, int]]:
+        return type(self), (self.database, self.journal, self.durable_seq)
+
+
+def run_workload(setup: RunSetup, workload: Workload, *, progress: Progress | None = None) -> RunReport:
     """Run, audit, and report. A new journal is added to the database; what is there stays.
 
-    Raises what the cache and the journal raise; a violation or wrong KV is no error but part of the report.
+    What goes wrong while requests are served is no error but `stopped` in the report, and what is in the
+    journal by then is audited; a violation or wrong KV is part of the report as well. Raises InvalidArgument
+    for a device or a configuration that cannot be used, what the journal raises, and RunInterrupted.
     """
     _check_device(setup.config.device)
     with _one_torch_thread():
         return _run(setup, workload, progress)
 
 
-def _run(setup: RunSetup, workload: Sequence[WorkRequest], progress: Progress | None) -> RunReport:
+def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunReport:
     meter = Meter()
+    interrupted = False
+    stopped = None
     with Journal.open(setup.database, create=True) as journal:
-        with journal.record(name=setup.name, durability=setup.durability) as recorder:
+        database = store_name(journal.url)
+        with (
+            journal.record(
+                name=setup.name,
+                durability=setup.durability,
+                tokens=setup.tokens,
+                key=setup.token_key,
+                checkpoint_every=setup.checkpoint_every,
+            ) as recorder,
+            interrupt_between_steps() as raise_if_asked,
+        ):
             tap = TapSink(recorder, meter)
             cache = HybridCache(setup.config, sink=tap)
             forward, check = _model(setup, cache)
+            flush = meter.timed_journal(recorder.flush)
+
+            def end_step() -> None:
+                flush()
+                raise_if_asked()
+
             scheduler = Scheduler(
                 cache,
                 settings=setup.settings,
@@ -70,15 +113,29 @@ def _run(setup: RunSetup, workload: Sequence[WorkRequest], progress: Progress | 
                 ),
                 tap=tap,
                 meter=meter,
-                flush=meter.timed_journal(recorder.flush),
+                flush=end_step,
             )
-            scheduler.run(workload, progress=progress)
-        verdict = judge(journal, recorder.journal_id, progress=progress)
+            try:
+                scheduler.run(workload, progress=progress)
+                raise_if_asked()
+            except KeyboardInterrupt:
+                interrupted = True
+            except JournalError:
+                raise
+            except Exception as error:
+                stopped = _in_words(error)
+        try:
+            if interrupted:
+                raise KeyboardInterrupt
+            verdict = judge(journal, recorder.journal_id, progress=progress)
+        except KeyboardInterrupt:
+            raise RunInterrupted(database, recorder.journal_id, recorder.durable_seq) from None
     counts, stats, written = scheduler.counts, cache.stats(), recorder.counters
     return RunReport(
         journal=recorder.journal_id,
         name=setup.name,
-        database=setup.database,
+        database=database,
+        stopped=stopped,
         requests=counts.requests,
         finished=counts.finished,
         aborts=counts.aborts,
@@ -101,7 +158,6 @@ def _run(setup: RunSetup, workload: Sequence[WorkRequest], progress: Progress | 
         refreshes=counts.refreshes,
         branch_points=counts.branch_points,
         mixed_nodes=stats.mixed_nodes,
-        mixed_nodes_total=stats.mixed_nodes_total,
         events=tap.events,
         transactions=tap.transactions,
         durable_seq=recorder.durable_seq,
@@ -114,6 +170,15 @@ def _run(setup: RunSetup, workload: Sequence[WorkRequest], progress: Progress | 
         kv_findings=[] if check is None else [str(finding) for finding in check.findings],
         audit=verdict,
     )
+
+
+def _in_words(error: Exception) -> str:
+    """What stopped a run. For what is no error of the cache's own, the line that raised it says most."""
+    sentence = " ".join(str(error).split())
+    if isinstance(error, CacheError):
+        return f"{type(error).__name__}: {sentence}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {sentence} ({Path(frame.filename).name}, line {frame.lineno})"
 
 
 def _check_device(device: str) -> None:

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from kvledger.core.events import EventSink, Pages, SwaRecovered, TransactionRecord
+from kvledger.core.events import EventSink, Pages, SwaRecovered, TokenForm, TransactionRecord
 from kvledger.tools.meter import Meter
 
 
@@ -18,6 +18,7 @@ class TapSink:
         self._inner = inner
         self._meter = meter
         self._recovered: list[Pages] = []
+        self.token_form: TokenForm | None = getattr(inner, "token_form", None)
         self.events = 0
         self.transactions = 0
 

@@ -10,14 +10,23 @@ blocks.
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.workload.spec import Tokens, WorkRequest
+from kvledger.tools.workload.spec import (
+    MAX_REQUESTS,
+    LazyWorkload,
+    Tokens,
+    Workload,
+    WorkRequest,
+    check_requests,
+)
 
 BLOCK_TOKENS = 512
 """Tokens per hash id, fixed by the format."""
@@ -48,14 +57,13 @@ class TraceError(InvalidArgument):
         return type(self), (self.path, self.line, self.reason)
 
 
-def read_trace(path: Path, *, requests: int | None = None) -> list[WorkRequest]:
+def read_trace(path: Path, *, requests: int | None = None) -> Workload:
     """The first `requests` requests of the trace at `path`, all of them for None, in order of arrival.
 
-    Raises `TraceError` for a file that cannot be read, a line that is not of the format (with its number),
-    a file without requests, and more different tokens than an int32 can name. Cost: O(tokens).
+    The lines are read and checked here, the tokens made when a request is asked for. Raises `TraceError` for
+    a file that cannot be read, a line that is not of the format (with its number), a file without requests or
+    with more than `MAX_REQUESTS`, and more different tokens than an int32 can name. Cost: O(block ids).
     """
-    if requests is not None and requests < 1:
-        raise InvalidArgument(f"a workload needs at least one request, {requests} asked")
     try:
         with path.open(encoding="utf-8") as lines:
             return parse_trace(lines, name=str(path), requests=requests)
@@ -65,24 +73,31 @@ def read_trace(path: Path, *, requests: int | None = None) -> list[WorkRequest]:
         raise TraceError(str(path), None, f"is not UTF-8 text: {error.reason}") from error
 
 
-def parse_trace(lines: Iterable[str], *, name: str, requests: int | None = None) -> list[WorkRequest]:
+def parse_trace(lines: Iterable[str], *, name: str, requests: int | None = None) -> Workload:
     """Same as `read_trace` for lines that are there already; `name` stands for the path in errors."""
-    maker = _TokenMaker(name)
-    made: list[WorkRequest] = []
+    if requests is not None:
+        check_requests(requests)
+    namer = _TokenNamer(name)
+    outlines: list[_Outline] = []
     # Lines after the last one asked for are never read.
     for number, row in islice(_rows(lines, name), requests):
-        made.append(
-            WorkRequest(
-                request_id=f"t{number:06d}",
-                arrival_ms=row["timestamp"],
-                prompt=maker.prompt(number, row["input_length"], row["hash_ids"]),
-                output=maker.output(number, row["output_length"]),
+        if len(outlines) == MAX_REQUESTS:
+            raise TraceError(name, number, f"is past {MAX_REQUESTS:,} requests, the most of one run")
+        outlines.append(
+            _Outline(
+                number,
+                row["timestamp"],
+                row["input_length"],
+                namer.blocks(number, row["hash_ids"]),
+                namer.first_output(number, row["output_length"]),
+                row["output_length"],
             )
         )
-    if not made:
+    if not outlines:
         raise TraceError(name, None, "holds no request")
     # Stable: requests of one moment keep the order of the file.
-    return sorted(made, key=lambda request: request.arrival_ms)
+    outlines.sort(key=lambda outline: outline.arrival_ms)
+    return LazyWorkload(len(outlines), lambda: map(_filled, outlines))
 
 
 def _rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -94,7 +109,7 @@ def _rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, Any]
         except (ValueError, RecursionError) as error:
             # A number of thousands of digits is a plain ValueError.
             detail = error.msg if isinstance(error, json.JSONDecodeError) else "too long a number or too deep"
-            raise TraceError(name, number, f"is not JSON ({detail})") from error
+            raise TraceError(name, number, f"not JSON ({detail})") from error
         fault = _fault(row)
         if fault is not None:
             raise TraceError(name, number, fault)
@@ -124,35 +139,58 @@ def _fault(row: object) -> str | None:
         return "'hash_ids' must be a list of whole numbers of at least 0"
     needed = -(-row["input_length"] // BLOCK_TOKENS)
     if len(ids) != needed:
-        return f"'hash_ids' names {len(ids)} blocks where {row['input_length']} tokens have {needed}"
+        return f"'hash_ids' names {_counted(len(ids))} where {row['input_length']} tokens have {needed}"
     return None
 
 
-class _TokenMaker:
+def _counted(blocks: int) -> str:
+    return f"{blocks} block{'' if blocks == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A request without its tokens: the line it stands in, and what names them."""
+
+    line: int
+    arrival_ms: int
+    input_length: int
+    blocks: npt.NDArray[np.int32]
+    first_output: int
+    output_length: int
+
+
+def _filled(outline: _Outline) -> WorkRequest:
+    """The request that an outline is of. Cost: O(tokens)."""
+    starts = outline.blocks * np.int32(BLOCK_TOKENS)
+    offsets = np.arange(BLOCK_TOKENS, dtype=np.int32)
+    prompt: Tokens = (starts[:, None] + offsets).ravel()[: outline.input_length]
+    end = outline.first_output + outline.output_length
+    output: Tokens = np.arange(outline.first_output, end, dtype=np.int64).astype(np.int32)
+    for tokens in (prompt, output):
+        tokens.flags.writeable = False
+    return WorkRequest(f"t{outline.line:06d}", outline.arrival_ms, prompt, output)
+
+
+class _TokenNamer:
     """Names blocks and outputs with int32 tokens: blocks from 0 up, outputs from the top down."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._blocks: dict[int, int] = {}
         self._lowest_output = MAX_TOKEN + 1
-        self._offsets = np.arange(BLOCK_TOKENS, dtype=np.int32)
 
-    def prompt(self, line: int, length: int, ids: list[int]) -> Tokens:
-        blocks = self._blocks
-        indices = [blocks.setdefault(block, len(blocks)) for block in ids]
+    def blocks(self, line: int, ids: list[int]) -> npt.NDArray[np.int32]:
+        """Numbers of the blocks, by first appearance in the trace, int32[n]."""
+        known = self._blocks
+        numbers = np.array([known.setdefault(block, len(known)) for block in ids], dtype=np.int32)
         self._check_room(line)
-        starts = np.array(indices, dtype=np.int32) * np.int32(BLOCK_TOKENS)
-        tokens: Tokens = (starts[:, None] + self._offsets).ravel()[:length]
-        tokens.flags.writeable = False
-        return tokens
+        return numbers
 
-    def output(self, line: int, length: int) -> Tokens:
-        end = self._lowest_output
+    def first_output(self, line: int, length: int) -> int:
+        """The first of `length` tokens that are in no block and no other output."""
         self._lowest_output -= length
         self._check_room(line)
-        tokens: Tokens = np.arange(self._lowest_output, end, dtype=np.int64).astype(np.int32)
-        tokens.flags.writeable = False
-        return tokens
+        return self._lowest_output
 
     def _check_room(self, line: int) -> None:
         if len(self._blocks) * BLOCK_TOKENS > self._lowest_output:

@@ -45,6 +45,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         (["run", "--page-size", "0"], "'--page-size'"),
         (["run", "--page-size", "two"], "'--page-size'"),
         (["run", "--requests", "0"], "'--requests'"),
+        (["run", "--requests", "10000000"], "1 to 1,000,000 requests"),
         (["run", "--seed", "-1"], "'--seed'"),
         (["run", "--durability", "never"], "'--durability'"),
         (["run", "--engine", "steam"], "'--engine'"),
@@ -114,6 +115,21 @@ def test_what_is_not_in_the_journal_is_named(capsys: pytest.CaptureFixture[str],
     assert "no node 999999" in complaint(capsys, "show", "node", database, "999999")
     assert "slot 3 is not in the Full pool" in complaint(capsys, "show", "slot", database, "3")
     assert "'nobody'" in complaint(capsys, "show", "request", database, "nobody")
+    said = complaint(capsys, "show", "tree", database, "--namespace", "nope")
+    assert "no node of namespace 'nope' at seq" in said
+    assert "namespaces there: " in said
+
+
+def test_a_run_that_serves_nobody_did_not_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    sizes = ["--full-tokens", "64", "--swa-tokens", "64"]
+    said = complaint(capsys, "run", "--requests", "5", *sizes, "--db", tmp_path / "run.db")
+    assert said.startswith("nothing was served: each of the 5 requests is too large for the pools")
+
+
+def test_a_database_in_memory_is_refused_with_what_to_use_instead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "kvledger.core.MemorySink" in complaint(capsys, "run", "--requests", "2", "--db", "sqlite://")
 
 
 def test_a_corrupt_trace_is_named_with_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -122,7 +138,7 @@ def test_a_corrupt_trace_is_named_with_its_line(capsys: pytest.CaptureFixture[st
     trace.write_text(f"{good}\n{good}\n{{oops\n", encoding="utf-8")
     path = tmp_path / "run.db"
     said = complaint(capsys, "run", "--trace", trace, "--db", path)
-    assert "trace.jsonl, line 3: is not JSON" in said
+    assert "trace.jsonl, line 3: not JSON" in said
     assert "cannot be read" in complaint(capsys, "run", "--trace", tmp_path / "none.jsonl", "--db", path)
     assert not path.exists()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kvledger.core.commit import insert_own
 from kvledger.journal import Journal
 from kvledger.journal.replay import replay
 from kvledger.tools.cli import main
@@ -92,6 +94,37 @@ def test_run_takes_a_trace_and_sizes(shell: Shell, tmp_path: Path) -> None:
 def test_run_without_verification_reads_no_kv(shell: Shell, tmp_path: Path) -> None:
     report = shell.document("run", "--requests", "4", "--no-verify-kv", "--db", tmp_path / "run.db")
     assert (report["kv_reads"], report["kv_wrong"]) == (None, None)
+
+
+def test_run_warns_of_requests_that_no_pool_can_hold(shell: Shell, tmp_path: Path) -> None:
+    sizes = ["--full-tokens", "1600", "--swa-tokens", "1600"]
+    status, out, err = shell("run", "--requests", "40", "--seed", "3", *sizes, "--db", tmp_path / "run.db")
+    assert status == 0
+    rejected = re.search(r"(\d+) too large for the pools", out)
+    assert rejected
+    assert err == (f"kvledger: {rejected[1]} of 40 requests were too large for the pools and not served\n")
+
+
+def test_run_whose_cache_fails_in_the_middle_reports_it_and_leaves_a_journal_to_audit(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = iter(range(100))
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        if next(commits) == 20:
+            raise KeyError("a fault of the cache")
+        return insert_own(*arguments, **named)
+
+    monkeypatch.setattr("kvledger.core.commit.insert_own", failing)
+    path = tmp_path / "run.db"
+    status, out, err = shell("run", "--requests", "40", "--db", path)
+    assert (status, err) == (1, "")
+    assert re.search(
+        r"^stopped in step \d+: KeyError: 'a fault of the cache' \(\S+\.py, line \d+\)$", out, re.M
+    )
+    assert "audit: pass" in out
+    assert shell.document("audit", path)["verdict"] == "pass"
+    assert last_seq(path) > 100
 
 
 def test_run_without_a_database_writes_one_beside_the_caller(
@@ -181,6 +214,11 @@ def test_show_node_slot_and_request_agree_on_who_reads_what(shell: Shell, databa
     held = shell.document("show", "slot", database, own, "--at", at)
     if reader["protected"] < reader["row_tokens"]:
         assert (held["place"], held["request"]) == ("request", reader["request"])
+    everybody = shell.document("show", "requests", database, "--at", at)["requests"]
+    assert reader in everybody
+    assert {request["request"] for request in everybody} >= set(picture["read_by"])
+    _, out, _ = shell("show", "requests", database, "--at", at)
+    assert all(f"{request['request']} in namespace" in out for request in everybody)
     for kind, name in (("node", locked["node"]), ("slot", slot), ("request", reader["request"])):
         status, out, err = shell("show", kind, database, name, "--at", at)
         assert (status, err) == (0, "")
@@ -213,7 +251,7 @@ def test_bench_ops_prints_every_operation_with_its_environment(shell: Shell) -> 
     assert len(cases) == len(figures) == 2 * 2 * (6 * 2 + 1)
 
 
-PROGRAM = [sys.executable, "-c", "import sys; from kvledger.tools.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-m", "kvledger.tools"]
 
 
 def test_a_terminal_sees_progress_on_stderr_and_stdout_stays_clean(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kvledger.tools.report import RunReport
 from kvledger.tools.run import RunSetup, run_workload
 from kvledger.tools.scheduler import SchedulerSettings
 from kvledger.tools.trace import parse_trace
-from kvledger.tools.workload import WorkRequest, builtin_workload
+from kvledger.tools.workload import Workload, builtin_workload
 
 REPORTED = {
     "requests",
@@ -45,7 +45,7 @@ REPORTED = {
 
 def run(
     database: Path,
-    workload: list[WorkRequest],
+    workload: Workload,
     *,
     page_size: int = BUILTIN.page_size,
     window: int = BUILTIN.window,
@@ -97,7 +97,7 @@ def test_the_built_in_workload_presses_on_everything_and_passes(tmp_path: Path) 
         report.aborts,
         report.branch_points,
         report.refreshes,
-        report.mixed_nodes_total,
+        report.mixed_nodes,
         report.kv_reads,
     ):
         assert figure
@@ -187,7 +187,7 @@ def test_an_swa_pool_smaller_than_a_step_is_filled_in_smaller_chunks(tmp_path: P
 def test_skipping_locked_recovery_refuses_parts_and_still_passes(tmp_path: Path) -> None:
     report = run(tmp_path / "run.db", builtin_workload(80, seed=0), locked_recovery="skip")
     assert (report.kv_wrong, report.audit.findings, report.audit.verdict) == (0, (), "pass")
-    assert report.recoveries_locked == report.mixed_nodes_total == report.anomalies == 0
+    assert report.recoveries_locked == report.mixed_nodes == report.anomalies == 0
     assert report.refused > 0
     assert report.rollbacks > 0
 

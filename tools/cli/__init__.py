@@ -1,26 +1,34 @@
 """The command line: `kvledger`. One module per command; what they do lives elsewhere.
 
 Exit status: 0 done (and passed, where there is a verdict), 1 a violation or wrong KV, 2 could not run: bad
-input, an unknown database, or an error. Bad input gets one sentence on stderr.
+input, an unknown database, or an error; 130 interrupted. Bad input gets one sentence on stderr. A reader that
+closes its pipe early changes none of it.
 """
 
-import os
-import sys
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
 from kvledger.core.errors import CacheError
+from kvledger.tools.cli.anchor import anchor_command
 from kvledger.tools.cli.audit import audit_command
 from kvledger.tools.cli.bench import bench_app
-from kvledger.tools.cli.output import COULD_NOT_RUN, OK, complain
+from kvledger.tools.cli.db import db_app
+from kvledger.tools.cli.diff import diff_command
+from kvledger.tools.cli.events import anomalies_command, events_command
+from kvledger.tools.cli.export import export_command
+from kvledger.tools.cli.history import history_app
+from kvledger.tools.cli.output import COULD_NOT_RUN, INTERRUPTED, OK, Interrupted, complain
+from kvledger.tools.cli.prune import prune_command
 from kvledger.tools.cli.replay import replay_command
 from kvledger.tools.cli.run import run_command
 from kvledger.tools.cli.show import show_app
-
-INTERRUPTED = 130
+from kvledger.tools.cli.streams import OutputLost, outlets
+from kvledger.tools.cli.tail import tail_command
+from kvledger.tools.cli.torture import torture_app
 
 UsageFault: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
@@ -36,19 +44,46 @@ app = typer.Typer(
 )
 app.command("run")(run_command)
 app.command("audit")(audit_command)
+app.command("anchor")(anchor_command)
+app.command("events")(events_command)
+app.command("anomalies")(anomalies_command)
+app.command("diff")(diff_command)
+app.command("tail")(tail_command)
 app.command("replay")(replay_command)
+app.command("export")(export_command)
+app.command("prune")(prune_command)
 app.add_typer(show_app, name="show")
+app.add_typer(history_app, name="history")
 app.add_typer(bench_app, name="bench")
+app.add_typer(db_app, name="db")
+app.add_typer(torture_app, name="torture")
 
 
 @app.callback()
-def _welcome(context: typer.Context) -> None:
+def _welcome(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from kvledger import __version__
+
+        typer.echo(f"kvledger {__version__}")
+        raise typer.Exit(OK)
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; `arguments` default to those of the process."""
+    try:
+        with outlets():
+            return _run(arguments)
+    except OutputLost as error:
+        complain(str(error))
+        return COULD_NOT_RUN
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         status = app(
             args=None if arguments is None else list(arguments), prog_name="kvledger", standalone_mode=False
@@ -65,14 +100,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain once more while it shuts down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+    except Interrupted as how:
+        complain(str(how))
+        return INTERRUPTED
     except Exception:
         # A fault of this program must not look like the verdict "violation", which is what 1 means.
         traceback.print_exc()
         return COULD_NOT_RUN
+    if status == INTERRUPTED:
+        # Typer's way to pass a KeyboardInterrupt on.
+        complain("interrupted")
     return status if isinstance(status, int) else OK
 
 

@@ -1,5 +1,6 @@
-"""`kvledger bench`: what the cache costs."""
+"""`kvledger bench`: what the cache and its journal cost."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,14 +9,14 @@ from rich.table import Table
 from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
 
 if TYPE_CHECKING:
+    from kvledger.tools.bench.journal import JournalReport
     from kvledger.tools.bench.ops import OpsReport
+    from kvledger.tools.bench.trace import TraceReport
 
-bench_app = typer.Typer(help="Measure what the cache costs.")
+bench_app = typer.Typer(help="Measure what the cache and its journal cost.")
 
-
-@bench_app.callback()
-def _bench() -> None:
-    """Keeps `ops` a command of its own while it is the only one."""
+SeedOption = typer.Option("--seed", min=0, help="Names the built-in workload.")
+TraceOption = typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")
 
 
 @bench_app.command("ops")
@@ -32,18 +33,67 @@ def bench_ops_command(
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        _print_ops(report)
     return OK
 
 
-def _print(report: "OpsReport") -> None:
+@bench_app.command("journal")
+def bench_journal_command(
+    trace: Annotated[Path | None, TraceOption] = None,
+    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 1_600,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How often all of it is done.")] = 3,
+    seed: Annotated[int, SeedOption] = 0,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """Events per second written, replayed and audited, and bytes per event."""
+    from kvledger.tools.bench.journal import bench_journal
+    from kvledger.tools.bench.recording import traffic
+
+    with progress_bar() as progress:
+        work = traffic(trace=trace, requests=requests, seed=seed)
+        report = bench_journal(work, repeats=repeats, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        _print_journal(report)
+    return OK
+
+
+@bench_app.command("trace")
+def bench_trace_command(
+    trace: Annotated[Path | None, TraceOption] = None,
+    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 1_000,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds of runs, off and on.")] = 5,
+    seed: Annotated[int, SeedOption] = 0,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """Time of the scheduler's thread in cache calls, journaling on over off, in turns (a ratio)."""
+    from kvledger.tools.bench.recording import traffic
+    from kvledger.tools.bench.trace import bench_trace
+
+    with progress_bar() as progress:
+        work = traffic(trace=trace, requests=requests, seed=seed)
+        report = bench_trace(work, repeats=repeats, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        _print_trace(report)
+    return OK
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), caption_justify="left")
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _print_ops(report: "OpsReport") -> None:
     console = page()
     console.print(str(report.environment))
     console.print(f"window {report.window}, seed {report.seed}, {report.repeats} measurements per figure")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), caption_justify="left")
-    table.add_column("operation")
-    for heading in ("page", "tokens", "journal", "median µs", "p99 µs"):
-        table.add_column(heading, justify="right")
+    table = _table("operation", "page", "tokens", "journal", "median µs", "p99 µs")
     for figure in report.figures:
         table.add_row(
             figure.operation,
@@ -52,5 +102,64 @@ def _print(report: "OpsReport") -> None:
             "on" if figure.journaling else "off",
             f"{figure.median_us:,.1f}",
             f"{figure.p99_us:,.1f}",
+        )
+    console.print(table)
+
+
+def _print_journal(report: "JournalReport") -> None:
+    console = page()
+    console.print(str(report.environment))
+    console.print(
+        f"{report.workload}: {report.requests:,} requests, {report.transactions:,} transactions, "
+        f"{report.events:,} events over {report.pages:,} pages, {report.repeats} times"
+    )
+    console.print(
+        f"bytes per event: {report.payload_bytes_per_event} stored, {report.file_bytes_per_event} on disk; "
+        f"an append: {report.append_median_us} µs, p99 {report.append_p99_us} µs"
+    )
+    table = _table(
+        "one core", "events/s", "pages/s", "median µs", "p99 µs", "wall events/s", "median µs", "p99 µs"
+    )
+    for figure in report.figures:
+        table.add_row(
+            figure.work,
+            f"{figure.events_per_cpu_second:,}",
+            f"{figure.pages_per_cpu_second:,}",
+            f"{figure.cpu_median_us:.2f}",
+            f"{figure.cpu_p99_us:.2f}",
+            f"{figure.events_per_second:,}",
+            f"{figure.wall_median_us:.2f}",
+            f"{figure.wall_p99_us:.2f}",
+        )
+    console.print(table)
+
+
+def _print_trace(report: "TraceReport") -> None:
+    console = page()
+    console.print(str(report.environment))
+    console.print(
+        f"{report.workload}: {report.requests:,} requests, {report.calls:,} cache calls, "
+        f"{report.events:,} events, {report.repeats} rounds"
+    )
+    table = _table(
+        "journaling",
+        "CPU s",
+        "median µs/call",
+        "p99 µs/call",
+        "CPU ratio",
+        "wall s",
+        "wall ratio",
+        "flush CPU s",
+    )
+    for figure in report.figures:
+        table.add_row(
+            figure.journaling,
+            f"{figure.cpu_seconds:.3f}",
+            f"{figure.cpu_median_us:.1f}",
+            f"{figure.cpu_p99_us:.1f}",
+            f"{figure.cpu_ratio:.3f}",
+            f"{figure.wall_seconds:.3f}",
+            f"{figure.wall_ratio:.3f}",
+            f"{figure.flush_cpu_seconds:.3f}",
         )
     console.print(table)

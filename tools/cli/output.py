@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,16 +12,26 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from kvledger.core.errors import InvalidArgument
 from kvledger.tools.progress import Progress
 
 OK = 0
 VIOLATION = 1
 COULD_NOT_RUN = 2
+INTERRUPTED = 130
+"""What a shell says of a program that SIGINT ended: 128 and the number of the signal."""
 
 FILE_COLUMNS = 110
 """As wide as the widest line of a report, and still fit for a document."""
 
+SMALL_FILE_BYTES = 65_536
+"""Keys and anchors are far smaller; a wrong path may lead to something that fits no memory."""
+
 JsonOption = typer.Option("--json", help="Print one JSON object and nothing else.")
+
+
+class Interrupted(Exception):
+    """SIGINT ended a command that has something to say about it."""
 
 
 def print_json(result: BaseModel | dict[str, Any]) -> None:
@@ -32,6 +43,18 @@ def print_json(result: BaseModel | dict[str, Any]) -> None:
     from pydantic_core import to_json
 
     typer.echo(to_json(result, indent=2).decode())
+
+
+def read_small_file(path: Path, *, what: str) -> bytes:
+    """The bytes of a key or an anchor. Raises InvalidArgument where there is no such file, or a huge one."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(SMALL_FILE_BYTES + 1)
+    except OSError as error:
+        raise InvalidArgument(f"the {what} cannot be read: {error}") from error
+    if len(data) > SMALL_FILE_BYTES:
+        raise InvalidArgument(f"{path} has more than {SMALL_FILE_BYTES} bytes: that is no {what}")
+    return data
 
 
 def page() -> Console:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from kvledger.tools.cli.output import OK, JsonOption
-from kvledger.tools.cli.stored import AtOption, DatabaseArgument, JournalOption, replay_stored
+from kvledger.tools.cli.stored import AtOption, DatabaseArgument, ExportedOption, JournalOption, replay_stored
 from kvledger.tools.cli.tables import show_document
 
 
@@ -11,10 +11,11 @@ def replay_command(
     database: DatabaseArgument,
     at: AtOption = None,
     journal: JournalOption = None,
+    exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
-    """Rebuild the state at a seq from events alone and print its figures and digest."""
+    """Rebuild the state at a seq from events, after the nearest checkpoint; print its figures and digest."""
     from kvledger.tools.picture import picture_state
 
-    show_document(picture_state(replay_stored(database, journal, at)), as_json=as_json)
+    show_document(picture_state(replay_stored(database, journal, at, exported=exported)), as_json=as_json)
     return OK

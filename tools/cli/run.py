@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from kvledger.tools.cli.output import OK, VIOLATION, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.output import (
+    COULD_NOT_RUN,
+    OK,
+    VIOLATION,
+    Interrupted,
+    JsonOption,
+    complain,
+    page,
+    print_json,
+    progress_bar,
+    read_small_file,
+)
 
 DEFAULT_DATABASE = "kvledger-run.db"
 
@@ -17,6 +28,14 @@ class DurabilityChoice(StrEnum):
     COMMIT = "commit"
     STEP = "step"
     BACKGROUND = "background"
+
+
+class TokensChoice(StrEnum):
+    """What the journal keeps of token ids and namespaces."""
+
+    FULL = "full"
+    HASH = "hash"
+    NONE = "none"
 
 
 class RecoveryChoice(StrEnum):
@@ -74,6 +93,17 @@ def run_command(
     durability: Annotated[
         DurabilityChoice, typer.Option("--durability", help="What a killed process may lose")
     ] = DurabilityChoice.STEP,
+    tokens: Annotated[
+        TokensChoice, typer.Option("--tokens", help="What the journal keeps of tokens and namespaces")
+    ] = TokensChoice.FULL,
+    token_key_file: Annotated[
+        Path | None,
+        typer.Option("--token-key-file", help="The key for --tokens hash: 16 to 64 bytes, the whole file."),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option("--checkpoint-every", min=0, help="Events between two stored full states, 0 for none."),
+    ] = None,
     engine: Annotated[
         EngineChoice, typer.Option("--engine", help="What computes KV")
     ] = EngineChoice.SYNTHETIC,
@@ -85,13 +115,15 @@ def run_command(
 ) -> int:
     """Serve a workload through the cache with journaling on, then audit the journal.
 
-    Exit status: 0 passed, 1 a violation or wrong KV, 2 could not run.
+    Exit status: 0 passed, 1 a violation, wrong KV or a cache that failed in the middle, 2 could not run or
+    nothing was served, 130 interrupted.
     """
     # Everything heavy is imported here, so that --help and mistakes answer at once.
     from kvledger.core.config import CacheConfig
+    from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
     from kvledger.tools.presets import BUILTIN, TRACE
     from kvledger.tools.report import print_report
-    from kvledger.tools.run import RunSetup, run_workload
+    from kvledger.tools.run import RunInterrupted, RunSetup, run_workload
     from kvledger.tools.trace import read_trace
     from kvledger.tools.workload import builtin_workload
 
@@ -121,10 +153,26 @@ def run_command(
         database=db,
         name=name,
         durability=durability.value,
+        checkpoint_every=DEFAULT_CHECKPOINT_EVENTS if checkpoint_every is None else checkpoint_every,
+        tokens=tokens.value,
+        token_key=None if token_key_file is None else read_small_file(token_key_file, what="token key"),
         verify_kv=verify_kv,
     )
-    with progress_bar() as progress:
-        report = run_workload(setup, workload, progress=progress)
+    try:
+        with progress_bar() as progress:
+            report = run_workload(setup, workload, progress=progress)
+    except RunInterrupted as interrupted:
+        raise Interrupted(str(interrupted)) from interrupted
+    if report.passed and report.rejected == report.requests:
+        complain(
+            f"nothing was served: each of the {report.requests:,} requests is too large for the pools; see "
+            "--full-tokens and --swa-tokens"
+        )
+        return COULD_NOT_RUN
+    if report.rejected:
+        complain(
+            f"{report.rejected:,} of {report.requests:,} requests were too large for the pools and not served"
+        )
     if as_json:
         print_json(report)
     else:

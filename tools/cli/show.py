@@ -1,9 +1,10 @@
-"""`kvledger show`: a database's journals, and the tree, a node, a slot or a request at any seq of one."""
+"""`kvledger show`: a database's journals, and the tree, a node, a slot or the requests at any seq of one."""
 
 from typing import Annotated
 
 import typer
 
+from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli.output import OK, JsonOption, page, print_json
 from kvledger.tools.cli.stored import AtOption, DatabaseArgument, JournalOption, replay_stored
 from kvledger.tools.cli.tables import show_document
@@ -43,7 +44,14 @@ def show_tree(
     from kvledger.tools.picture import picture_tree
     from kvledger.tools.tree_page import tree_page
 
-    picture = picture_tree(replay_stored(database, journal, at), namespace)
+    replayed = replay_stored(database, journal, at)
+    picture = picture_tree(replayed, namespace)
+    if namespace is not None and not picture.nodes:
+        there = sorted({node.namespace for node in picture_tree(replayed, None).nodes})
+        known = ", ".join(map(repr, there)) or "none"
+        raise InvalidArgument(
+            f"there is no node of namespace {namespace!r} at seq {picture.seq}; namespaces there: {known}"
+        )
     if as_json:
         print_json(picture)
     else:
@@ -93,4 +101,27 @@ def show_request(
     from kvledger.tools.picture import picture_request
 
     show_document(picture_request(replay_stored(database, journal, at), request), as_json=as_json)
+    return OK
+
+
+@show_app.command("requests")
+def show_requests(
+    database: DatabaseArgument,
+    at: AtOption = None,
+    journal: JournalOption = None,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """The open requests: who runs, who waits, what each has locked and how long its row is."""
+    from kvledger.tools.picture import picture_requests
+
+    picture = picture_requests(replay_stored(database, journal, at))
+    if as_json:
+        print_json(picture)
+        return OK
+    count = len(picture.requests)
+    typer.echo(f"seq {picture.seq}: {count:,} open request{'' if count == 1 else 's'}")
+    for request in picture.requests:
+        what = "waits" if request.waiting else f"{request.row_tokens:,} tokens, {request.protected:,} locked"
+        where = "" if request.node is None else f" from node {request.node} up"
+        typer.echo(f"  {request.request} in namespace {request.namespace!r}: {what}{where}")
     return OK

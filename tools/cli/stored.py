@@ -1,5 +1,6 @@
 """Options that name a stored journal and a moment in it: shared by every command that reads one."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -7,7 +8,10 @@ import typer
 if TYPE_CHECKING:
     from kvledger.journal.replay import Replayed
 
-DatabaseArgument = Annotated[str, typer.Argument(metavar="DATABASE", help="The database, by URL or path.")]
+DatabaseArgument = Annotated[
+    str,
+    typer.Argument(metavar="DATABASE", help="The database, by URL or path; or a folder of exported files."),
+]
 JournalOption = Annotated[
     int | None,
     typer.Option("--journal", min=1, help="Number of the journal in it. Default: the latest."),
@@ -18,13 +22,21 @@ AtOption = Annotated[
 ]
 
 
-def replay_stored(database: str, journal: int | None, at: int | None) -> "Replayed":
-    """The state of a stored journal at seq `at`, at its end for None.
+ExportedOption = Annotated[
+    Path | None,
+    typer.Option("--exported", help="Folder with what was exported of it and pruned from the database."),
+]
+
+
+def replay_stored(
+    database: str, journal: int | None, at: int | None, *, exported: Path | None = None
+) -> "Replayed":
+    """The state of a stored journal at seq `at`, at its end for None, from the nearest checkpoint on.
 
     Raises `UnknownJournal` for a database or journal that is not there, and what replay raises.
     """
-    from kvledger.journal import Journal
     from kvledger.journal.replay import replay
+    from kvledger.tools.sources import open_source
 
-    with Journal.open(database, create=False) as store:
-        return replay(store.reader(journal).transactions(), upto=at)
+    with open_source(database, journal, exported=exported) as opened:
+        return replay(opened.source, upto=at)

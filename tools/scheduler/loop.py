@@ -7,8 +7,7 @@ What belongs to whom in the row of a running request:
     [0, computed)           holds KV; computed == reserved between two steps
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from kvledger.core import HybridCache
 from kvledger.core.errors import OutOfSlots
@@ -21,7 +20,7 @@ from kvledger.tools.scheduler.plan import chunk_end, plan_step, step_budget
 from kvledger.tools.scheduler.settings import Counts, SchedulerSettings
 from kvledger.tools.scheduler.watch import Watch
 from kvledger.tools.tap import TapSink
-from kvledger.tools.workload.spec import WorkRequest
+from kvledger.tools.workload.spec import Workload
 
 
 class Scheduler:
@@ -64,22 +63,24 @@ class Scheduler:
             meter=meter,
         )
 
-    def run(self, workload: Iterable[WorkRequest], *, progress: Progress | None = None) -> None:
+    def run(self, workload: Workload, *, progress: Progress | None = None) -> None:
         """Serve the whole workload, in order of arrival; `progress` hears how many are done."""
-        arrivals = deque(workload)
-        total = len(arrivals)
+        total = len(workload)
+        arrivals = iter(workload)
+        coming = next(arrivals, None)
         waiting, running = self._members.waiting, self._members.running
         now_ms = 0
-        while arrivals or waiting or running:
-            if not waiting and not running:
-                now_ms = max(now_ms, arrivals[0].arrival_ms)
-            while arrivals and arrivals[0].arrival_ms <= now_ms:
-                waiting.append(new_job(arrivals.popleft()))
+        while coming is not None or waiting or running:
+            if coming is not None and not waiting and not running:
+                now_ms = max(now_ms, coming.arrival_ms)
+            while coming is not None and coming.arrival_ms <= now_ms:
+                waiting.append(new_job(coming))
                 self.counts.requests += 1
+                coming = next(arrivals, None)
             self._step()
             now_ms += self._settings.step_ms
             if progress is not None:
-                progress("requests", total - len(arrivals) - len(waiting) - len(running), total)
+                progress("requests", self.counts.requests - len(waiting) - len(running), total)
         with self._meter:
             self._cache.checkpoint()
         self._flush()

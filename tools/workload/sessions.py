@@ -1,4 +1,4 @@
-"""The three kinds of client behind the built-in workload, each a short run of requests.
+"""The kinds of client behind the built-in workload, each a short run of requests.
 
 A session yields drafts whose arrival is relative to its own start. What the kinds are for:
 
@@ -7,7 +7,9 @@ A session yields drafts whose arrival is relative to its own start. What the kin
 * readers stay: a long document, a first question whose answer is decoded for a long time, and meanwhile
   questions about excerpts of the same document. The long answer keeps the document's Full KV locked long
   after it gave up its SWA half; an excerpt ends where no window is live any more, is computed afresh, and
-  its commit meets tombstones that are locked.
+  its commit meets tombstones that are locked;
+* editors change their mind: a prompt asked again and again with another ending. Each parts from the one
+  before a little ahead of its end, where most of a window is live and not all of it.
 """
 
 from collections.abc import Iterator
@@ -60,3 +62,14 @@ def reader(source: TextSource, system: Tokens) -> Iterator[Draft]:
         yield Draft(
             offset_ms, np.concatenate([document[:end], question]), source.text(source.between(10, 120))
         )
+
+
+def editor(source: TextSource, system: Tokens) -> Iterator[Draft]:
+    """A letter whose last lines are written anew a few times, each time from a little further up."""
+    letter = np.concatenate([system, source.text(source.between(200, 700))])
+    offset_ms = 0
+    for _ in range(source.between(3, 6)):
+        yield Draft(offset_ms, letter, source.text(source.between(5, 40)))
+        kept = len(letter) - source.between(1, 60)
+        letter = np.concatenate([letter[:kept], source.text(source.between(20, 80))])
+        offset_ms += source.between(700, 4_000)

@@ -1,0 +1,61 @@
+"""The benchmarks of the journal measure what they say, on a workload small enough for a test."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kvledger.journal.codec import encode_all
+from kvledger.tools.bench.recording import pages_named, recorded, traffic
+from kvledger.tools.cli import main
+
+SMALL = ("--requests", "6", "--repeats", "2", "--seed", "3")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_bench_journal_tells_rates_and_bytes_of_writing_and_reading(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report: Any = json.loads(printed(capsys, "bench", "journal", *SMALL, "--json"))
+    assert {"cpu", "python", "versions"} <= report["environment"].keys()
+    assert report["requests"] == 6
+    assert report["events"] > report["transactions"] > 0
+    assert report["pages"] > report["events"]
+    assert 50 < report["payload_bytes_per_event"] < report["file_bytes_per_event"]
+    works = [figure["work"] for figure in report["figures"]]
+    assert works == ["write", "write + checkpoints", "replay", "replay + audit", "verify the chain"]
+    for figure in report["figures"]:
+        assert figure["events_per_cpu_second"] > 0
+        assert figure["cpu_p99_us"] >= figure["cpu_median_us"] > 0
+
+
+def test_bench_trace_tells_a_ratio_for_each_way_of_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    report: Any = json.loads(printed(capsys, "bench", "trace", *SMALL, "--json"))
+    figures = {figure["journaling"]: figure for figure in report["figures"]}
+    assert list(figures) == ["off", "memory", "background", "step"]
+    assert figures["off"]["cpu_ratio"] == figures["off"]["wall_ratio"] == 1.0
+    assert all(figure["cpu_ratio"] > 0 for figure in figures.values())
+    assert figures["step"]["flush_cpu_seconds"] > 0 == figures["background"]["flush_cpu_seconds"]
+    assert report["calls"] > 0
+    assert report["events"] > 0
+
+
+def test_the_same_seed_measures_the_same_events() -> None:
+    first, again, other = (recorded(traffic(trace=None, requests=4, seed=seed)) for seed in (3, 3, 4))
+    assert encode_all(one for record in first for one in record.events) == encode_all(
+        one for record in again for one in record.events
+    )
+    assert pages_named(first) == pages_named(again) != pages_named(other)
+
+
+@pytest.mark.parametrize("which", ["journal", "trace"])
+def test_a_benchmark_prints_a_table_for_people(capsys: pytest.CaptureFixture[str], which: str) -> None:
+    page = printed(capsys, "bench", which, "--requests", "3", "--repeats", "1")
+    assert "built-in, seed 0: 3 requests" in page
+    assert ("replay + audit" if which == "journal" else "background") in page

@@ -1,0 +1,53 @@
+"""`kvledger db` on each kind of database."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvledger.journal import Journal
+from kvledger.journal.models import SCHEMA_REVISION
+from kvledger.tools.cli import main
+from tests.support.stored_events import record, short_story
+
+
+def test_upgrade_makes_the_tables_of_a_server_and_current_tells_of_them(
+    empty_database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["db", "current", empty_database]) == 0
+    assert "no tables of kvledger yet" in capsys.readouterr().out
+    assert main(["audit", empty_database]) == 2
+    assert "kvledger db upgrade" in capsys.readouterr().err
+    for _ in range(2):
+        assert main(["db", "upgrade", empty_database]) == 0
+        assert f"has schema {SCHEMA_REVISION}" in capsys.readouterr().out
+    with Journal.open(empty_database) as journal, journal.record(name="rank0") as recorder:
+        for transaction in short_story():
+            recorder.append(transaction)
+    assert main(["db", "current", empty_database]) == 0
+    out = capsys.readouterr().out
+    assert f"schema {SCHEMA_REVISION}, the newest" in out
+    assert "durable to seq            8  rank0" in out
+
+
+def test_current_is_a_document_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path) as journal, journal.record(name="rank0") as recorder:
+        recorder.append(record())
+    assert main(["db", "current", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["revision"] == document["newest"] == SCHEMA_REVISION
+    assert document["journals"] == [{"journal": 1, "name": "rank0", "durable_seq": 0, "number": 1}]
+
+
+def test_current_of_a_missing_file_could_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["db", "current", str(tmp_path / "run.db")]) == 2
+    assert "there is no database" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_and_audit_work_on_a_server(postgresql_store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--requests", "25", "--seed", "3", "--db", postgresql_store, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["audit"]["verdict"] == "pass"
+    assert main(["audit", postgresql_store, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "pass"

@@ -1,0 +1,64 @@
+"""`kvledger db`: the tables of a store, on a server above all, where opening it does not make them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from kvledger.tools.cli.output import OK, JsonOption, print_json
+from kvledger.tools.cli.stored import DatabaseArgument
+
+db_app = typer.Typer(help="The tables of a store: bring them up to date, or look which there are.")
+
+
+@db_app.command("upgrade")
+def upgrade_command(database: DatabaseArgument, as_json: Annotated[bool, JsonOption] = False) -> int:
+    """Make the tables, or bring them up to this version. Rows stay; a second time changes nothing.
+
+    Exit status: 0 done, 2 could not run.
+    """
+    from kvledger.journal.database import store_name, store_url
+    from kvledger.journal.migration import migrate, stored_revision
+
+    url = store_url(database)
+    migrate(url)
+    revision = stored_revision(url)
+    if as_json:
+        print_json({"database": store_name(url), "revision": revision})
+    else:
+        typer.echo(f"{store_name(url)} has schema {revision}")
+    return OK
+
+
+@db_app.command("current")
+def current_command(database: DatabaseArgument, as_json: Annotated[bool, JsonOption] = False) -> int:
+    """The schema of a store, and where each of its journals ends on disk.
+
+    Exit status: 0 done, 2 could not run.
+    """
+    from kvledger.journal import Journal
+    from kvledger.journal.database import store_name, store_url
+    from kvledger.journal.migration import stored_revision
+    from kvledger.journal.models import SCHEMA_REVISION
+
+    url = store_url(database)
+    revision = stored_revision(url)
+    ends: list[dict[str, Any]] = []
+    if revision == SCHEMA_REVISION:
+        with Journal.open(database, create=False) as store:
+            ends = [
+                {"journal": info.id, "name": info.name, "durable_seq": head.seq, "number": head.number}
+                for info, head in store.heads()
+            ]
+    if as_json:
+        newest = {"revision": revision, "newest": SCHEMA_REVISION}
+        print_json({"database": store_name(url), **newest, "journals": ends})
+        return OK
+    if revision is None:
+        typer.echo(f"{store_name(url)} has no tables of kvledger yet")
+    elif revision == SCHEMA_REVISION:
+        typer.echo(f"{store_name(url)} has schema {revision}, the newest")
+    else:
+        typer.echo(f"{store_name(url)} has schema {revision}; this version brings {SCHEMA_REVISION}")
+    for end in ends:
+        typer.echo(f"{end['journal']:>4}  durable to seq {end['durable_seq']:>12,}  {end['name']}")
+    return OK

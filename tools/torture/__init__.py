@@ -1,0 +1,1 @@
+"""Torture: what the journal promises, checked by breaking things around it."""
