@@ -1,6 +1,6 @@
 """Names for the integers and strings that must not be confused with one another."""
 
-from typing import NewType
+from typing import Final, NewType
 
 NodeId = NewType("NodeId", int)
 """A radix-tree node, unique for the life of a cache; never reused, also not after a rollback."""
@@ -19,3 +19,7 @@ Seq = NewType("Seq", int)
 
 TxnId = NewType("TxnId", int)
 """Number of a transaction in a journal: dense, starting at 1."""
+
+NAME_CHARACTERS: Final = 512
+"""Longest name of a request or an operation: journals index it, PostgreSQL indexes at most 2,704 bytes of a
+row, and a character takes up to four."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from kvledger.core.errors import ForeignSlots, InvalidArgument, UnalignedLength
 from kvledger.core.events import Pages
+from kvledger.core.ids import NAME_CHARACTERS
 
 TOKEN_BYTES = 4
 TOKEN_DTYPE = np.dtype("<i4")
@@ -73,6 +74,8 @@ def check_name(name: Any, what: str) -> str:
     """The name of a request or an operation: a non-empty string that a column of SQL text can hold."""
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"{what} must be a non-empty string, not {name!r}")
+    if len(name) > NAME_CHARACTERS:
+        raise InvalidArgument(f"{what} has {len(name)} characters, more than the {NAME_CHARACTERS} allowed")
     if "\x00" in name:
         raise InvalidArgument(f"{what} {name!r} contains a NUL character")
     return _utf8(name, what)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import EVENTS, Event
+from kvledger.core.ids import NAME_CHARACTERS
 from kvledger.journal.arrays import PackedArrays, pack_together, packed_size, unpack_array
 from kvledger.journal.fields import FieldForm, QuickForm, forms_of
 from kvledger.journal.versions import UPCASTERS, StoredPayload
@@ -27,10 +28,6 @@ TOKEN_BYTES = 4
 NODE_FIELD = "node"
 REQUEST_FIELDS = ("request_id", "owner")
 """The fields that name the request an event is about; no event has both."""
-
-NAME_CHARACTERS = 512
-"""Longest name of a request: PostgreSQL indexes at most 2,704 bytes of a row, and a character takes up to
-four."""
 
 
 class EncodedEvent(NamedTuple):

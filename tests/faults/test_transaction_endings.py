@@ -492,3 +492,15 @@ def test_a_refresh_counts_only_the_tokens_it_adds_to_the_hit() -> None:
     cache.insert(range(12), np.concatenate((cache.acquire(range(8)).slots, cache.alloc(4))), protected_len=8)
     request.refresh()
     assert cache.stats().hit_tokens == 8 + 8 + 4
+
+
+@pytest.mark.parametrize("name", ["", "a\x00b", "\udc80", "n" * 513, 5, None, b"r"])
+def test_names_that_no_journal_could_keep_are_refused_before_anything_happens(name: Any) -> None:
+    sink = MemorySink()
+    cache = made(sink)
+    with pytest.raises(InvalidArgument):
+        cache.open_request(name, [1, 2])
+    with pytest.raises(InvalidArgument):
+        cache.transaction(name)
+    assert len(sink.transactions) == 1
+    cache.open_request("n" * 512, [1, 2])
