@@ -41,6 +41,7 @@ from kvledger.core.inputs import (
     check_count,
     check_name,
     check_namespace,
+    check_request_id,
     num_tokens,
     pack_tokens,
 )
@@ -107,7 +108,7 @@ class HybridCache:
         return open_request(
             self._ledger,
             self._arithmetic,
-            RequestId(check_name(request_id, "request id")),
+            RequestId(check_request_id(request_id)),
             pack_tokens(token_ids),
             check_namespace(namespace),
         )
@@ -304,7 +305,7 @@ class HybridCache:
     def transaction(self, op: str, request_id: str | None = None) -> Transaction:
         """A context manager: what runs inside is one transaction, nested ones are savepoints."""
         name = check_name(op, "the operation's name")
-        request = None if request_id is None else RequestId(check_name(request_id, "request id"))
+        request = None if request_id is None else RequestId(check_request_id(request_id))
         return Transaction(self._ledger, name, request)
 
     def checkpoint(self) -> str:

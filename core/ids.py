@@ -21,5 +21,5 @@ TxnId = NewType("TxnId", int)
 """Number of a transaction in a journal: dense, starting at 1."""
 
 NAME_CHARACTERS: Final = 512
-"""Longest name of a request or an operation: journals index it, PostgreSQL indexes at most 2,704 bytes of a
+"""Longest name of a request: journals index it, PostgreSQL indexes at most 2,704 bytes of a
 row, and a character takes up to four."""

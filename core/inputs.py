@@ -74,11 +74,17 @@ def check_name(name: Any, what: str) -> str:
     """The name of a request or an operation: a non-empty string that a column of SQL text can hold."""
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"{what} must be a non-empty string, not {name!r}")
-    if len(name) > NAME_CHARACTERS:
-        raise InvalidArgument(f"{what} has {len(name)} characters, more than the {NAME_CHARACTERS} allowed")
     if "\x00" in name:
         raise InvalidArgument(f"{what} {name!r} contains a NUL character")
     return _utf8(name, what)
+
+
+def check_request_id(request_id: Any) -> str:
+    """A request's name, short enough to be indexed."""
+    name = check_name(request_id, "request id")
+    if len(name) > NAME_CHARACTERS:
+        raise InvalidArgument(f"request id has {len(name)} characters, more than {NAME_CHARACTERS}")
+    return name
 
 
 def _utf8(text: str, what: str) -> str:
