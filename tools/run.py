@@ -1,5 +1,6 @@
 """The main job: a workload through the reference scheduler, journaling on, then the audit."""
 
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from kvledger.journal import Journal
 from kvledger.journal.database import store_name
 from kvledger.journal.durability import Durability
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
-from kvledger.journal.tokens import TokenPolicy
+from kvledger.journal.tokens import TokenPolicy, check_policy
 from kvledger.tools.interrupt import interrupt_between_steps
 from kvledger.tools.judge import judge
 from kvledger.tools.kv_check import KVCheck
@@ -80,6 +81,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
     meter = Meter()
     interrupted = False
     stopped = None
+    check_policy(setup.tokens, setup.token_key)
     with Journal.open(setup.database, create=True) as journal:
         database = store_name(journal.url)
         with (
@@ -89,6 +91,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
                 tokens=setup.tokens,
                 key=setup.token_key,
                 checkpoint_every=setup.checkpoint_every,
+                drain_on_sigterm=threading.current_thread() is threading.main_thread(),
             ) as recorder,
             interrupt_between_steps() as raise_if_asked,
         ):

@@ -51,3 +51,36 @@ def test_run_and_audit_work_on_a_server(postgresql_store: str, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out)["audit"]["verdict"] == "pass"
     assert main(["audit", postgresql_store, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "missing"),
+    [
+        (8, "nothing is missing up to seq 8", None),
+        (5, "nothing is missing up to seq 5", None),
+        (11, "not on disk: events 9 to 11, 3 that were accepted", [9, 11]),
+    ],
+)
+def test_current_says_how_much_of_the_tail_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], known: int, said: str, missing: list[int] | None
+) -> None:
+    path = str(tmp_path / "run.db")
+    with Journal.open(path) as journal, journal.record(name="rank0") as recorder:
+        for transaction in short_story():
+            recorder.append(transaction)
+    assert main(["db", "current", path, "--last-seq", str(known)]) == 0
+    assert said in capsys.readouterr().out
+    assert main(["db", "current", path, "--last-seq", str(known), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["missing"] == missing
+
+
+def test_a_run_with_a_key_it_cannot_use_makes_no_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    path = tmp_path / "run.db"
+    arguments = ["run", "--requests", "2", "--db", str(path), "--token-key-file", str(key)]
+    assert main([*arguments, "--tokens", "none"]) == 2
+    assert capsys.readouterr().err
+    assert not path.exists()

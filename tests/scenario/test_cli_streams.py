@@ -113,6 +113,20 @@ def test_sigint_closes_the_journal_and_says_how_far_it_reaches(tmp_path: Path) -
     assert main(["audit", str(path)]) == 0
 
 
+def test_sigterm_ends_a_run_whose_journal_is_whole_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    arguments = ["run", "--requests", "100000", "--no-verify-kv", "--durability", "background"]
+    with subprocess.Popen(
+        [*PROGRAM, *arguments, "--db", str(path)], stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        wait_for_events(path, process)
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    with Journal.open(path, create=False) as journal:
+        assert journal.reader().head().seq > 0
+    assert main(["audit", str(path)]) == 0
+
+
 def wait_for_events(path: Path, process: subprocess.Popen[str]) -> None:
     """Look again and again until the run has stored something. One that ended instead has failed."""
     while process.poll() is None:

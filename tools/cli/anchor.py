@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.cli.output import OK, read_small_file
+from kvledger.tools.cli.output import OK, JsonOption, read_small_file
 from kvledger.tools.cli.stored import JournalOption
 
 PRIVATE_MODE = 0o600
@@ -26,8 +26,9 @@ def anchor_command(
         Path | None,
         typer.Option("--new-key", help="Make a key pair instead: FILE and, public, FILE.pub."),
     ] = None,
+    as_json: Annotated[bool, JsonOption] = True,
 ) -> int:
-    """Print seq, transaction, hash and epoch of a journal's end as one JSON document.
+    """Print seq, transaction, hash and epoch of a journal's end: always as one JSON document.
 
     `kvledger audit DATABASE --anchor FILE` tells later whether that end is still there.
     """

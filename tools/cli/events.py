@@ -92,6 +92,8 @@ def anomalies_command(
             whose = "" if request is None else f" request {request}:"
             what = f"{found.op}: {found.event['kind']}{whose} {anomaly.sentence}"
             typer.echo(f"{found.seq:>9}  {found.time}  {what}")
+        if not page.anomalies:
+            typer.echo("no anomalies")
         _say_next(page.next)
     return OK
 
