@@ -205,8 +205,19 @@ def replay(transactions: Iterable[StoredTransaction] | JournalSource, upto: int 
 def _fold_upto(fold: Fold, transactions: Iterable[StoredTransaction], upto: int | None) -> None:
     for transaction in transactions:
         if upto is not None and transaction.last_seq > upto:
+            _refuse_inside_gap(transaction, upto)
             break
         fold.apply(transaction)
+
+
+def _refuse_inside_gap(following: StoredTransaction, upto: int) -> None:
+    """Raise where `upto` is one of the seqs that `following` says were never stored."""
+    gap = gap_in(following)
+    if gap is not None and gap.first_seq <= upto:
+        raise ReplayError(
+            f"events {gap.first_seq} to {gap.last_seq} were not stored: the state in between is unknown",
+            seq=Seq(upto),
+        )
 
 
 def _fold_source(source: JournalSource, upto: int | None) -> tuple[Fold, Seq | None]:
@@ -214,10 +225,15 @@ def _fold_source(source: JournalSource, upto: int | None) -> tuple[Fold, Seq | N
     if start is None:
         fold = Fold()
         _fold_upto(fold, _from_the_first(source, upto), upto)
-        return fold, None
-    fold = restore(start)
-    _fold_upto(fold, source.transactions(start.number + 1, upto_seq=upto), upto)
-    return fold, start.seq
+    else:
+        fold = restore(start)
+        _fold_upto(fold, source.transactions(start.number + 1, upto_seq=upto), upto)
+    if upto is not None and 0 < fold.seq < upto:
+        # The transactions before `upto` are read to their end: only what follows tells of a gap there.
+        following = next(source.transactions(fold.transaction + 1), None)
+        if following is not None:
+            _refuse_inside_gap(following, upto)
+    return fold, None if start is None else start.seq
 
 
 def _from_the_first(source: JournalSource, upto: int | None) -> Iterator[StoredTransaction]:

@@ -113,6 +113,13 @@ def page_history(
             story.resume(decode_state(resumed.state), resumed.seq)
             continue
         yield from (one for one in story.read(found) if one.until is None or one.until >= first_seq)
+    if last_seq is not None and story.held is not None:
+        # What tells of a gap stands behind it, and the range may end inside one.
+        behind = EventFilter(kinds=[EventsDropped.kind], first_seq=Seq(last_seq + 1))
+        told = next(iter(reader.find(behind)), None)
+        gap = None if told is None else told.event
+        if told is not None and isinstance(gap, EventsDropped) and gap.first_seq <= last_seq:
+            yield from story.lose(told)
     if story.held is not None:
         yield story.held
 
@@ -151,8 +158,9 @@ class _PageStory:
                     self._hold(seq, None, "request", request.id, None, position, beside, "checkpoint")
 
     def lose(self, found: FoundEvent) -> Iterable[Tenure]:
-        """Nothing is known any more: what the page was held by ends here."""
-        return self._end(found, None)
+        """From the first seq that was not stored nothing is known: what the page was held by ends there."""
+        gap: Any = found.event
+        return [replace(one, until=Seq(gap.first_seq), until_us=None) for one in self._end(found, None)]
 
     def read(self, found: FoundEvent) -> Iterable[Tenure]:
         """Follow one live event; returns the tenure it ends, if it ends one."""

@@ -86,12 +86,13 @@ class TenureDocument(BaseModel):
     ended: str | None
     cause: str | None
 
-    def line(self) -> str:
-        """The tenure as one line of text."""
+    def line(self, *, last_seq: int | None = None) -> str:
+        """The tenure as one line of text, as far as it was looked at: up to `last_seq`, or to the end."""
         who = {"request": f"request {self.request}", "node": f"node {self.node}"}.get(
             self.holder, "the caller"
         )
-        until = "now" if self.until is None else f"{self.until}"
+        open_end = "now" if last_seq is None else f">{last_seq}"
+        until = open_end if self.until is None else f"{self.until}"
         where = "" if self.position is None else f", token {self.position}"
         beside = "" if self.beside is None else f", beside page {self.beside}"
         end = "" if self.ended is None else f"; ended by {self.ended}"

@@ -14,6 +14,7 @@ from kvledger.journal.keeper import Keeper
 from kvledger.journal.replay import ReplayError, replay
 from kvledger.journal.rows import Submission
 from kvledger.journal.snapshot import encode_state
+from kvledger.journal.tenures import page_history
 from tests.support.recorded_run import record_run, small_run
 from tests.support.stored_events import short_story
 from tests.support.stores import change
@@ -146,6 +147,14 @@ def test_after_a_gap_replay_and_audit_go_on_from_the_state_behind_it_and_do_not_
     assert replay(reader, upto=before).seq == before
     with pytest.raises(ReplayError):
         replay(list(reader.transactions()))
+
+    for inside in (before + 1, before + dropped):
+        with pytest.raises(ReplayError, match="were not stored"):
+            replay(reader, upto=inside)
+    for one in page_history(reader, "full", 1, last_seq=before + 1):
+        assert one.until is not None
+    whole = [one for one in page_history(reader, "full", 1) if one.ended == "events_dropped"]
+    assert all(one.until == before + 1 for one in whole)
 
     verdict = audit(reader, chain=journal.verify())
     assert (verdict.verdict, verdict.findings) == ("unverified", ())

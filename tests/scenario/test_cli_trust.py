@@ -185,7 +185,7 @@ def test_a_key_is_never_overwritten(shell: Shell, tmp_path: Path) -> None:
         (["events", "DB", "--kind", "nothing"], "no event kind"),
         (["events", "DB", "--since", "yesterday"], "is no time"),
         (["history", "slot", "DB", "999999"], "not in the full pool"),
-        (["history", "node", "DB", "999999"], "never was a node"),
+        (["history", "node", "DB", "999999"], "tells of a node"),
         (["history", "request", "DB", "nobody"], "no event names"),
         (["diff", "DB", "--from", "20", "--to", "10"], "comes after"),
     ],

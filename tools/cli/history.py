@@ -46,7 +46,7 @@ def history_slot(
         print_json(history)
     else:
         for tenure in history.tenures:
-            typer.echo(tenure.line())
+            typer.echo(tenure.line(last_seq=last))
     return OK
 
 
@@ -67,7 +67,7 @@ def history_node(
         reader = store.reader(journal)
         events = event_page(reader, node_history(reader, node), limit=limit)
     if not events.events:
-        raise InvalidArgument(f"there never was a node {node}")
+        raise InvalidArgument(f"no event that is stored here tells of a node {node}")
     if as_json:
         print_json(events)
     else:
