@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, dataclass_transform
 import numpy as np
 import numpy.typing as npt
 
+from kvledger.core.errors import JournalError
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 
 Pages = npt.NDArray[np.int64]
@@ -514,6 +515,11 @@ class EventSink(Protocol):
         """Take one ended transaction; whatever is raised makes the cache undo it."""
 
 
+def opens_cache(transaction: TransactionRecord) -> bool:
+    """Whether a cache began with this transaction."""
+    return transaction.op == "open" and any(type(event) is CacheOpened for event in transaction.events)
+
+
 @dataclass(slots=True)
 class MemorySink:
     """Keeps every transaction in a list: for tests and for embedding without a database."""
@@ -521,5 +527,7 @@ class MemorySink:
     transactions: list[TransactionRecord] = field(default_factory=list)
 
     def append(self, transaction: TransactionRecord) -> None:
-        """Keep the transaction."""
+        """Keep the transaction. Raises JournalError for the opening of a second cache."""
+        if self.transactions and opens_cache(transaction):
+            raise JournalError("this sink already keeps the events of a cache: make another")
         self.transactions.append(transaction)

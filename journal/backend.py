@@ -51,5 +51,12 @@ class Backend(Protocol):
     def check_migrated(self, connection: sa.Connection) -> None:
         """Raise JournalError when a migration has torn rows apart."""
 
+    def identity(self, url: URL) -> tuple[int, int] | None:
+        """What tells this store from another one put in its place; None for one that cannot be replaced
+        under a connection. Raises StoreUnavailable where there is none any more."""
+
+    def log_identity(self, url: URL) -> tuple[int, int] | None:
+        """The same for a log beside the store that holds what was committed last; None without one."""
+
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """The fastest way to insert many rows into `columns` of `table`."""

@@ -8,17 +8,23 @@ again for what comes next.
 
 All of it happens in the writer's thread, between two batches: the scheduler notices only a full queue, and
 steps are small so that it seldom does.
+
+A folder that cannot be written, or is busy, is no reason to stop recording into a store that is well: what
+went wrong is kept in `problem`, counted and logged, and the cut is tried again a little later.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-from kvledger.core.errors import InvalidArgument
+from kvledger.core.errors import InvalidArgument, JournalError
 from kvledger.core.ids import Seq
 from kvledger.journal.records import StoredCheckpoint
 from kvledger.journal.rows import WriterCounters
+
+log = logging.getLogger("kvledger.journal")
 
 MIN_MAX_BYTES = 2**20
 """The least limit: below a megabyte checkpoints would outweigh the events between them."""
@@ -57,7 +63,8 @@ class Growth:
     """Decides when to cut; `export_and_prune(seq)` moves everything up to `seq` out and returns when it is
     gone.
 
-    `counters` are the writer's own.
+    `counters` are the writer's own. `problem` is why no room could be made, None once it was; `failures`
+    counts the attempts that failed.
     """
 
     def __init__(
@@ -65,6 +72,8 @@ class Growth:
     ) -> None:
         self.max_bytes = max_bytes
         self.cuts = 0
+        self.failures = 0
+        self.problem: JournalError | None = None
         self._counters = counters
         self._export_and_prune = export_and_prune
         self._checkpoint_bytes = 0
@@ -103,18 +112,38 @@ class Growth:
         """Whether the limit is reached and there is a place to cut at."""
         return bool(self._cuts) and self.stored_bytes >= self._limit
 
-    def make_room(self) -> None:
-        """Export and prune up to the oldest cut. Raises JournalError when that fails; it stays to be done."""
+    def make_room(self) -> bool:
+        """Export and prune up to the oldest cut. Returns whether that succeeded; else it stays to be done.
+
+        Whatever goes wrong is told in `problem` and not raised: rows leave the store only once they stand in
+        files.
+        """
         if not self._cuts:
-            return
+            return False
         seq, gone = self._cuts[0]
         # Until it has been done: a folder that cannot be written is not tried again at every batch.
         self._limit = self.stored_bytes + self._step // RETRY_PARTS
-        self._export_and_prune(seq)
+        try:
+            self._export_and_prune(seq)
+        except JournalError as error:
+            self.failed(error)
+            return False
+        except Exception as error:  # of a library that writes or reads files: the store is as well as before
+            self.failed(JournalError(f"older events cannot leave the store: {error!r}"))
+            return False
+        self.problem = None
         self._limit = self.max_bytes
         self._gone = gone
         self._cuts.popleft()
         self.cuts += 1
+        return True
+
+    def failed(self, error: JournalError) -> None:
+        """Keep and count why no room is made; what is new is logged as a warning."""
+        again = self.problem is not None and str(self.problem) == str(error)
+        self.problem = error
+        self.failures += 1
+        log.log(logging.DEBUG if again else logging.WARNING, "the journal grows past max_bytes: %s", error)
 
     def _total(self) -> int:
         counters = self._counters

@@ -9,9 +9,12 @@ Events that could not be stored are folded too. The state therefore outlives a g
 `events_dropped` event that names it a checkpoint is due at once, and readers resume there.
 
 A journal that does not fold (a cache that broke the rules) goes on being recorded without checkpoints;
-`problem` says why. Finding fault is the audit's business.
+`problem` says why. Finding fault is the audit's business. Nothing that goes wrong here stops a recording
+whose rows are stored: a checkpoint that the store refuses for now stays due and is tried again after the next
+batch, and room that could not be made (`growth_problem`) a little later.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -32,6 +35,8 @@ from kvledger.journal.replay import Fold
 from kvledger.journal.rows import Submission
 from kvledger.journal.snapshot import encode_state
 
+log = logging.getLogger("kvledger.journal")
+
 DEFAULT_CHECKPOINT_EVENTS = 100_000
 """Events between two automatic checkpoints. A replay then folds at most about a second's worth, and a state
 of a megabyte beside some 17 MB of events adds a few percent (docs/performance.md)."""
@@ -48,12 +53,16 @@ SLICE_EVENTS = 512
 
 @dataclass(slots=True)
 class KeeperCounters:
-    """Checkpoints written, the bytes of their states, events folded, and the CPU seconds all that took."""
+    """Checkpoints written, the bytes of their states, events folded, and the CPU seconds all that took.
+
+    `refused` counts the times the store refused a checkpoint and it was put off.
+    """
 
     checkpoints: int = 0
     bytes: int = 0
     events: int = 0
     cpu_seconds: float = 0.0
+    refused: int = 0
 
 
 class _Pending(NamedTuple):
@@ -88,7 +97,6 @@ class Keeper:
         self._due: ChainHead | None = None
         self._urgent = 0
         self._last_due = 0
-        self._untold = False
 
     def stored(self, batch: Sequence[Submission], *, number: int, seq: int, link: bytes) -> None:
         """Take note of a batch that was committed; the chain stands at `number`, `seq` and `link` after it.
@@ -122,29 +130,32 @@ class Keeper:
             self._wait(batch)
 
     @property
+    def growth_problem(self) -> JournalError | None:
+        """Why the store could not be kept below its limit the last time it was due; None while it is kept."""
+        return None if self._growth is None else self._growth.problem
+
+    @property
     def has_work(self) -> bool:
         """Whether there is anything to fold, to write or to make room for."""
-        return bool(self._pending) or self._due is not None or self._untold or self._crowded()
+        return bool(self._pending) or self._due is not None or self._crowded()
 
     @property
     def must_work(self) -> bool:
         """Whether the writer must let it work before it stores more."""
         urgent = self._urgent > 0 and (self._due is not None or bool(self._pending))
-        return urgent or self._untold or self._pending_events > PENDING_EVENTS or self._crowded()
+        return urgent or self._pending_events > PENDING_EVENTS or self._crowded()
 
     def work(self, *, store_is_there: bool = True) -> bool:
         """Fold a slice of what waits, write a checkpoint that is due, or make room: one step.
 
-        Returns whether there was something that could be done. While the store is away a checkpoint that is
-        due is given up, so that the fold can go on. Raises JournalError when the store or the folder of
-        exports refuses, with what was to be done still to be done; and once where `problem` means that no
-        room can be made any more.
+        Returns whether there was something that could be done now. While the store is away a checkpoint that
+        is due is given up, so that the fold can go on; one that the store refuses stays due.
         """
         began = time.thread_time()
         try:
             if self._due is not None:
                 if store_is_there:
-                    self._write(self._due)
+                    return self._written(self._due)
                 else:
                     if self._growth is not None:
                         self._growth.checkpoint_given_up(self._due.seq)
@@ -152,9 +163,6 @@ class Keeper:
                     self._urgent = 0
             elif self._pending:
                 self._fold_slice()
-            elif self._untold:
-                self._untold = False
-                raise JournalError(f"no room can be made in the journal any more: {self.problem}")
             elif store_is_there and self._growth is not None and self._growth.crowded():
                 self._growth.make_room()
             else:
@@ -164,7 +172,7 @@ class Keeper:
             self.counters.cpu_seconds += time.thread_time() - began
 
     def finish(self) -> None:
-        """Write the checkpoints that have fallen due and make room where it is due; raises as `work`.
+        """Write the checkpoints that have fallen due and make room where it is due, as far as that goes.
 
         What came after the last of them is not folded.
         """
@@ -204,6 +212,16 @@ class Keeper:
             if item.due:
                 self._due = item.head
         self.counters.events += folded
+
+    def _written(self, head: ChainHead) -> bool:
+        try:
+            self._write(head)
+        except StoreUnavailable as error:
+            # Locked, or going away: if it stays so, the next batch meets it too, and that is told.
+            self.counters.refused += 1
+            log.warning("a checkpoint is put off: %s", error)
+            return False
+        return True
 
     def _write(self, head: ChainHead) -> None:
         try:
@@ -251,7 +269,8 @@ class Keeper:
         self._pending_events = 0
         self._urgent = 0
         self._due = None
-        self._untold = self._growth is not None
+        if self._growth is not None:
+            self._growth.failed(JournalError(f"no room can be made in the journal any more: {error}"))
 
 
 def _is_gap(record: TransactionRecord) -> bool:

@@ -91,6 +91,12 @@ class PostgresqlBackend:
     def check_migrated(self, connection: sa.Connection) -> None:
         """Nothing to do: foreign keys hold throughout."""
 
+    def identity(self, url: URL) -> None:
+        """Nothing: a server keeps what it is asked to keep, or ends the connection."""
+
+    def log_identity(self, url: URL) -> None:
+        """Nothing: a server's log is its own."""
+
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """Binary COPY; what the driver raises comes out as SQLAlchemy's own exceptions do."""
         driver: Any = dialect.loaded_dbapi

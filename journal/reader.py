@@ -7,19 +7,20 @@ pruned from the beginning, which is why batches read one after the other still s
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from kvledger.core.errors import InvalidArgument, JournalFormatError
+from kvledger.core.errors import InvalidArgument, JournalFormatError, StoreUnavailable
 from kvledger.core.ids import RequestId, Seq, TxnId
 from kvledger.journal.chain import ChainHead, checkpoint_hash, genesis_hash
 from kvledger.journal.codec import decode
 from kvledger.journal.database import database_errors
 from kvledger.journal.lookup import EventFilter, EventLookUp, FoundEvent
 from kvledger.journal.models import FORMAT_VERSION, CheckpointRow, EventRow, TransactionRow
-from kvledger.journal.records import StoredCheckpoint, StoredEvent, StoredTransaction
+from kvledger.journal.records import StoredCheckpoint, StoredEvent, StoredTransaction, UnreadableRow
 from kvledger.journal.tail import Tail
 
 BATCH_TRANSACTIONS = 512
@@ -55,6 +56,12 @@ _CHECKPOINT_COLUMNS = (
     CheckpointRow.state,
     CheckpointRow.hash,
 )
+
+UNDECODABLE = "Could not decode to UTF-8"
+"""How the sqlite3 module tells of text that is none: it has no class and no code of its own for it."""
+
+SEQ_LIMIT = 2**63
+"""Seqs and numbers stay below this: no database's integer holds more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +140,22 @@ class JournalReader:
 
         None is the first that is there: number 1, or the one after the last that was pruned. With `upto_seq`
         the last one is the last that ends at or before that seq. Raises JournalFormatError at the first row
-        that cannot be decoded. Cost: O(rows), memory bounded by a batch.
+        that cannot be decoded, after all transactions before it; an UnreadableRow where it is known which.
+        Cost: O(rows), memory bounded by a batch.
         """
         first = 1 if first is None else first
         if first < 1 or (upto_seq is not None and upto_seq < 0):
             raise InvalidArgument("transactions count from 1 and seqs from 0 on")
-        after = int(first) - 1
+        after, size = int(first) - 1, BATCH_TRANSACTIONS
         while True:
-            heads, events = self._batch(after, upto_seq)
+            try:
+                heads, events = self._batch(after, upto_seq, size)
+            except JournalFormatError:
+                if size == 1:
+                    raise
+                # One by one up to the row that cannot be read: those before it are sound.
+                size = 1
+                continue
             if not heads:
                 return
             yield from _assemble(heads, events)
@@ -208,26 +223,32 @@ class JournalReader:
         """As `events`, each with its transaction, and at most `limit`; see `EventLookUp.find`."""
         return EventLookUp(self.engine, self.info.id).find(wanted or EventFilter(), limit=limit)
 
-    def _batch(self, after: int, upto_seq: int | None) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The next transactions after number `after`, and their events, from one read transaction."""
+    def _batch(self, after: int, upto_seq: int | None, size: int) -> tuple[Sequence[Any], Sequence[Any]]:
+        """At most `size` transactions after number `after`, and their events, from one read transaction."""
         query = (
             sa.select(*_TRANSACTION_COLUMNS)
             .where(TransactionRow.journal_id == self.info.id, TransactionRow.number > after)
             .order_by(TransactionRow.number)
-            .limit(BATCH_TRANSACTIONS)
+            .limit(size)
         )
         if upto_seq is not None:
             query = query.where(TransactionRow.first_seq + TransactionRow.event_count - 1 <= upto_seq)
-        with database_errors("the journal cannot be read"), self.engine.connect() as connection:
+        with _read_errors(), self.engine.connect() as connection:
             heads = connection.execute(query).all()
             total = 0
             for i, head in enumerate(heads):
-                total += head.event_count
-                if i and total > BATCH_EVENTS:
+                wrong = _range_fault(head)
+                if wrong is not None and not i:
+                    raise wrong
+                if wrong is None:
+                    total += head.event_count
+                if i and (wrong is not None or total > BATCH_EVENTS):
                     heads = heads[:i]
                     break
             if not heads:
                 return (), ()
+            if heads[0].event_count > BATCH_EVENTS:
+                self._check_end(connection, heads[0])
             events = connection.execute(
                 sa.select(*_EVENT_COLUMNS)
                 .where(
@@ -238,6 +259,16 @@ class JournalReader:
                 .order_by(EventRow.seq)
             ).all()
         return heads, events
+
+    def _check_end(self, connection: sa.Connection, head: Any) -> None:
+        """Raise UnreadableRow unless the last event of a large transaction is there.
+
+        A count that was changed must not read the rest of the journal into memory.
+        """
+        last = head.first_seq + head.event_count - 1
+        query = sa.select(EventRow.txn).where(EventRow.journal_id == self.info.id, EventRow.seq == last)
+        if connection.execute(query).scalar_one_or_none() != head.number:
+            raise _missing(head.number, head.first_seq, head.event_count)
 
     def _ascending(self, query: Any, key: Any, limit: int) -> Iterator[Any]:
         """The rows of `query` by rising `key`, its first column, read `limit` at a time."""
@@ -251,8 +282,45 @@ class JournalReader:
             after = rows[-1][0]
 
     def _rows(self, query: Any) -> Sequence[Any]:
-        with database_errors("the journal cannot be read"), self.engine.connect() as connection:
+        with _read_errors(), self.engine.connect() as connection:
             return connection.execute(query).all()
+
+
+@contextmanager
+def _read_errors() -> Iterator[None]:
+    """As `database_errors`; a cell that is no text, or no number of the store, is a JournalFormatError."""
+    try:
+        with database_errors("the journal cannot be read"):
+            yield
+    except StoreUnavailable as error:
+        if UNDECODABLE in str(error):
+            raise JournalFormatError(str(error)) from error
+        raise
+    except OverflowError as error:
+        raise JournalFormatError(f"the journal cannot be read: {error}") from error
+
+
+def _range_fault(head: Any) -> UnreadableRow | None:
+    """What is wrong with the range of seqs that a transaction's row names, if anything."""
+    first_seq, count = head.first_seq, head.event_count
+    numbers = type(first_seq) is int and type(count) is int
+    if numbers and first_seq >= 0 and count >= 0 and first_seq + count < SEQ_LIMIT:
+        return None
+    return UnreadableRow(
+        f"transaction {head.number} names {count} events from seq {first_seq} on, which cannot be",
+        number=head.number,
+        seq=first_seq if type(first_seq) is int else 0,
+        invariant="sequence",
+    )
+
+
+def _missing(number: int, first_seq: int, count: int) -> UnreadableRow:
+    return UnreadableRow(
+        f"transaction {number} holds {count} events from seq {first_seq} on, and not all are there",
+        number=number,
+        seq=first_seq,
+        invariant="sequence",
+    )
 
 
 def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTransaction]:
@@ -260,10 +328,11 @@ def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTrans
     for number, op, request, status, reason, time_us, first_seq, count, previous, link in heads:
         mine = rows[taken : taken + count]
         taken += count
-        if len(mine) != count or (count and mine[0].seq != first_seq):
-            raise JournalFormatError(
-                f"transaction {number} holds {count} events from seq {first_seq} on, and not all are there"
-            )
+        # The rows are in order of seq and none is there twice: the ends tell whether all are there.
+        if len(mine) != count or (
+            count and (mine[0].seq, mine[-1].seq) != (first_seq, first_seq + count - 1)
+        ):
+            raise _missing(number, first_seq, count)
         yield StoredTransaction(
             number=TxnId(number),
             op=op,
@@ -272,18 +341,18 @@ def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTrans
             reason=reason,
             time_us=time_us,
             first_seq=Seq(first_seq),
-            events=tuple([_event(row) for row in mine]),
+            events=tuple([_event(row, number) for row in mine]),
             previous_hash=previous,
             hash=link,
         )
 
 
-def _event(row: Sequence[Any]) -> StoredEvent:
+def _event(row: Sequence[Any], number: int) -> StoredEvent:
     seq, kind, version, undone, payload, blob = row
     try:
         return StoredEvent(Seq(seq), bool(undone), decode(kind, version, payload, blob))
     except JournalFormatError as error:
-        raise JournalFormatError(f"seq {seq}: {error}") from error
+        raise UnreadableRow(f"seq {seq}: {error}", number=number, seq=seq, invariant="well-formed") from error
 
 
 def hash_of(checkpoint: StoredCheckpoint, *, epoch: str) -> bytes:

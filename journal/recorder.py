@@ -5,13 +5,19 @@ queue never drops: when it is full, `append` waits.
 
 How much a killed process can lose is its `durability` (kvledger.journal.durability).
 
+A recorder takes one cache: the opening of a second one is refused, and the first goes on.
+
 What becomes of a failure of the store is `on_failure`. With "halt" the writer keeps what it could not do, the
 next `append`, `flush` or `close` raises it as JournalError, and nothing is stored after it. With "degrade"
 recording goes on: see kvledger.journal.outage. Meanwhile `flush` does not wait, and `durable_seq` tells what
 is on disk.
+
+Checkpoints and exports are not recording, which goes on when one fails: kvledger.journal.keeper says what
+then becomes of them. An error that the keeper did not expect is kept in `upkeep_problem`.
 """
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -21,7 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from kvledger.core.errors import JournalError, StoreUnavailable
-from kvledger.core.events import TokenForm, TransactionRecord
+from kvledger.core.events import TokenForm, TransactionRecord, opens_cache
 from kvledger.core.ids import Seq
 from kvledger.journal.drain import SigtermDrain
 from kvledger.journal.durability import RecorderSettings
@@ -29,6 +35,8 @@ from kvledger.journal.keeper import Keeper
 from kvledger.journal.outage import Outage, Writer, take_batch
 from kvledger.journal.rows import Submission, WriterCounters
 from kvledger.journal.stored_tokens import StoredTokens
+
+log = logging.getLogger("kvledger.journal")
 
 BATCH_EVENTS = 4_096
 """Events in one database transaction, unless a single transaction has more: long enough to pay for the
@@ -59,6 +67,9 @@ class Recorder:
         self._writer = writer
         self._tokens = StoredTokens() if tokens is None else tokens
         self.keeper = keeper
+        self.upkeep_problem: JournalError | None = None
+        """The last error that came out of the keeper, None before the first."""
+        self._unkept: JournalError | None = None
         self._limit = settings.queue_limit
         self._pid = os.getpid()
         lock = threading.Lock()
@@ -134,14 +145,17 @@ class Recorder:
         """Take one ended transaction; its events' arrays must never change again.
 
         Waits while the queue is full and, with durability "commit", until the transaction is on disk.
-        Raises JournalError when the recorder is closed, has failed, or was carried through a fork; the
-        transaction is then not recorded. Cost: about a microsecond, whatever the transaction holds.
+        Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
+        another cache already; the transaction is then not recorded. Cost: about a microsecond, whatever the
+        transaction holds.
         """
         count = len(transaction.events)
         if os.getpid() != self._pid:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
         with self._undisturbed, self._lock:
             self._refuse_if_over()
+            if self._accepted and opens_cache(transaction):
+                raise JournalError("this recorder already records a cache: start another with Journal.record")
             if self._queued_events and self._queued_events + count > self._limit:
                 self._stalls += 1
             while self._queued_events and self._queued_events + count > self._limit:
@@ -176,7 +190,8 @@ class Recorder:
         """Write what is queued, stop the writer and give its connection back; a second call does nothing.
 
         Raises JournalError when the writer has failed, now or before, and nobody was told yet by `close`; a
-        degraded recorder tries once more, and raises when the store is still away.
+        degraded recorder tries once more, and raises when the store is still away. Raises JournalError too
+        when all is stored but a last checkpoint or export failed.
         """
         if os.getpid() != self._pid:
             self._closed = True
@@ -195,6 +210,8 @@ class Recorder:
         atexit.unregister(self._close_at_exit)
         if self._failure is not None:
             raise self._raised()
+        if self._unkept is not None:
+            raise JournalError(f"every event is stored, but the journal was not kept up: {self._unkept}")
 
     def __enter__(self) -> Self:
         return self
@@ -255,7 +272,7 @@ class Recorder:
                 self._keep_up()
             self._end_outage_at_close()
             if self.keeper is not None and self._failure is None:
-                self.keeper.finish()
+                self._finish(self.keeper)
         except JournalError as error:
             self._fail(error)
         except BaseException as error:
@@ -277,10 +294,22 @@ class Recorder:
             try:
                 if not keeper.work(store_is_there=self._outage is None):
                     return
-            except JournalError:
-                if self.settings.on_failure == "halt":
-                    raise
-                return  # It stays due and is tried again after the next batch.
+            except Exception as error:
+                # Whatever it was, recording goes on; what is due stays so and is tried after a later batch.
+                self._note(_upkeep_problem(error))
+                return
+
+    def _finish(self, keeper: Keeper) -> None:
+        try:
+            keeper.finish()
+        except Exception as error:
+            self._unkept = _upkeep_problem(error)
+            self._note(self._unkept)
+
+    def _note(self, problem: JournalError) -> None:
+        if str(problem) != str(self.upkeep_problem):
+            log.warning("recording goes on, but the journal was not kept up: %s", problem)
+        self.upkeep_problem = problem
 
     def _as_stored(self, batch: list[Submission]) -> list[Submission]:
         """What the token policy keeps of a batch: once for each transaction, in order, stored or not."""
@@ -319,6 +348,10 @@ class Recorder:
                 self._writer.store(batch)
             except JournalError as error:
                 if self.settings.on_failure == "halt":
+                    try:
+                        self._find_out(error)
+                    finally:
+                        self._settle(batch[: self._writer.counters.transactions - before])
                     raise
                 stored = self._writer.counters.transactions - before
                 self._settle(batch[:stored])
@@ -330,6 +363,20 @@ class Recorder:
         self._settle(batch)
         if self._retry_due and not self._closing:
             self._retry()
+
+    def _find_out(self, error: JournalError) -> None:
+        """After a failure that halts: learn whether the batch was stored, its answer lost on the way.
+
+        Raises StoreUnavailable where that cannot be learnt.
+        """
+        if not isinstance(error, StoreUnavailable):
+            return
+        try:
+            self._writer.resync()
+        except JournalError as second:
+            raise StoreUnavailable(
+                f"{error}; whether the batch that failed was stored is not known: {second}"
+            ) from error
 
     def _begin_outage(self, error: JournalError, batch: list[Submission]) -> None:
         outage = Outage(self._writer, error, limit=self._limit, back=self._store_is_back)
@@ -393,3 +440,9 @@ class Recorder:
                 self._failure = error
             self._durable_seq = self._writer.durable_seq
             self._progress.notify_all()
+
+
+def _upkeep_problem(error: Exception) -> JournalError:
+    if isinstance(error, JournalError):
+        return error
+    return JournalError(f"checkpoints and exports met an error of their own: {error!r}")

@@ -6,10 +6,26 @@ edit one and an exported file can stand in for a database.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
+from kvledger.core.errors import JournalFormatError
 from kvledger.core.events import Event, TransactionRecord
 from kvledger.core.ids import RequestId, Seq, TxnId
+
+
+class UnreadableRow(JournalFormatError):
+    """A stored row that cannot be read, or one that is missing, and where it stands.
+
+    Attributes: `number` of the transaction, `seq`, and the `invariant` that this breaks.
+    """
+
+    def __init__(
+        self, sentence: str, *, number: int, seq: int, invariant: Literal["sequence", "well-formed"]
+    ) -> None:
+        super().__init__(sentence)
+        self.number = number
+        self.seq = seq
+        self.invariant = invariant
 
 
 @dataclass(frozen=True, slots=True)

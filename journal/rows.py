@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from kvledger.core.errors import JournalError
+from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.core.events import CacheOpened, EventsDropped, TransactionRecord
+from kvledger.journal.chain import genesis_hash
 from kvledger.journal.codec import EncodedCells, check_name, encode_all
-from kvledger.journal.database import database_errors, row_inserter
+from kvledger.journal.database import backend_of, database_errors, row_inserter, store_name
 from kvledger.journal.fields import canonical_json
 from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, Place, link_batch
 from kvledger.journal.models import EventRow, JournalRow, TransactionRow
@@ -74,10 +75,13 @@ class RowWriter:
         self._journal_id = journal_id
         self._next_seq = 1
         self._next_number = 1
+        self._genesis = genesis
         self._hash = genesis
         self._config_known = False
         self._given_up = 0
         self._unsure: _Unsure | None = None
+        self._identity = backend_of(engine.url).identity(engine.url)
+        self._log: tuple[int, int] | None = None
         self._insert_transactions = row_inserter(engine, TransactionRow, TRANSACTION_CELLS)
         self._insert_events = row_inserter(engine, EventRow, EVENT_CELLS)
         self.counters = WriterCounters()
@@ -115,8 +119,8 @@ class RowWriter:
         """After a failure: find out whether the batch that failed was stored after all, and go on from there.
 
         A connection that is lost during a commit does not tell. Returns how many transactions of that batch
-        are stored: all or none. Raises StoreUnavailable while the store cannot be read, JournalError when the
-        journal ends with a transaction that this writer did not write.
+        are stored: all or none. Raises StoreUnavailable while the store cannot be read, JournalError when it
+        no longer holds this journal, or ends it with a transaction that this writer did not write.
         """
         query = (
             sa.select(TransactionRow.number, TransactionRow.hash)
@@ -125,14 +129,21 @@ class RowWriter:
             .limit(1)
         )
         try:
+            identity = backend_of(self._engine.url).identity(self._engine.url)
             with database_errors("the end of the journal cannot be found"), self._open().begin():
                 # Waits for a commit of ours that a server may still be carrying out: its rows hold this one.
-                row = sa.select(JournalRow.id).where(JournalRow.id == self._journal_id).with_for_update()
-                self._open().execute(row).all()
+                row = sa.select(JournalRow.__table__).where(JournalRow.id == self._journal_id)
+                journal = self._open().execute(row.with_for_update()).first()
                 last = self._open().execute(query).first()
+            if journal is None or _genesis_of(journal) != self._genesis:
+                name = store_name(self._engine.url)
+                raise JournalError(
+                    f"{name} was replaced: it does not hold journal {self._journal_id} any more"
+                )
         except JournalError:
             self._discard_connection()
             raise
+        self._identity = identity
         unsure, self._unsure = self._unsure, None
         if last is None or (last.number, last.hash) == (self._next_number - 1, self._hash):
             return 0
@@ -176,6 +187,7 @@ class RowWriter:
     def _discard_connection(self) -> None:
         """Forget a connection that failed: what state it is in is anybody's guess."""
         connection, self._connection = self._connection, None
+        self._log = None
         if connection is not None:
             with suppress(SQLAlchemyError):
                 connection.invalidate()
@@ -247,6 +259,31 @@ class RowWriter:
                     connection.execute(
                         sa.update(JournalRow).where(JournalRow.id == self._journal_id).values(config=config)
                     )
+                self._check_place()
+        # Once more: what a file took that nobody can open any more is not stored.
+        self._check_place()
+
+    def _check_place(self) -> None:
+        """Raise StoreUnavailable when another store stands where this writer's did, or none."""
+        url = self._engine.url
+        backend = backend_of(url)
+        if backend.identity(url) != self._identity:
+            raise StoreUnavailable(f"the file {store_name(url)} was removed or replaced")
+        log = backend.log_identity(url)
+        if self._log is None:
+            self._log = log
+        elif log != self._log:
+            raise StoreUnavailable(f"the write-ahead log of {store_name(url)} was removed or replaced")
+
+
+def _genesis_of(row: Any) -> bytes:
+    return genesis_hash(
+        format_version=row.format_version,
+        created_us=row.created_us,
+        epoch=row.epoch,
+        name=row.name,
+        token_policy=row.token_policy,
+    )
 
 
 def _encode(batch: Sequence[Submission]) -> list[EncodedCells]:

@@ -3,8 +3,13 @@
 pysqlite begins transactions late and on its own terms, so its transaction control is switched off and BEGIN
 is emitted here: BEGIN IMMEDIATE for the writer, which then either has the write lock or waits for it, and a
 plain BEGIN for readers, whose connections are `query_only`. WAL lets readers go on while the writer commits.
+
+Only a migration makes a file; every other connection wants one that is there, so that a file which was taken
+away is missed and not replaced by an empty one.
 """
 
+import os
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool, QueuePool
 
-from kvledger.core.errors import InvalidArgument, JournalError, UnknownJournal
+from kvledger.core.errors import InvalidArgument, JournalError, StoreUnavailable, UnknownJournal
 from kvledger.journal.backend import InsertRows, Sync
 
 WAL_LIMIT_BYTES = 64 * 2**20
@@ -44,6 +49,7 @@ class SqliteBackend:
     def check_reachable(self, url: URL, *, create: bool) -> bool:
         """Whether the file is there. Raises for a folder, and for a missing file that must not be made."""
         path = database_path(url)
+        _refuse_unless_a_path(path)
         if path.is_dir():
             raise JournalError(f"{path} is a folder, not a database")
         if path.exists():
@@ -55,19 +61,22 @@ class SqliteBackend:
         return False
 
     def reading_engine(self, url: URL, *, lock_timeout_s: float) -> sa.Engine:
-        """An engine whose connections cannot change the store."""
-        engine = sa.create_engine(url, poolclass=QueuePool, connect_args=_connect_args(lock_timeout_s))
+        """An engine whose connections cannot change the store, which may lie on a read-only medium."""
+        path = database_path(url).absolute()
+        engine = sa.create_engine(
+            url, poolclass=QueuePool, creator=lambda: _connect(path, _reading_mode(path), lock_timeout_s)
+        )
         _take_over_transactions(engine, begin="BEGIN", pragmas=("query_only=ON",))
         return engine
 
     def writing_engine(self, url: URL, *, sync: Sync, lock_timeout_s: float) -> sa.Engine:
         """An engine for one writer: each transaction holds the write lock from its first statement on."""
-        return _writing_engine(url, sync=sync, lock_timeout_s=lock_timeout_s, foreign_keys="ON")
+        return _writing_engine(url, "rw", sync=sync, lock_timeout_s=lock_timeout_s, foreign_keys="ON")
 
     def migrating_engine(self, url: URL, *, lock_timeout_s: float) -> sa.Engine:
         """An engine for migrations, which rebuild tables: with foreign keys on, dropping the old form of a
         table would take the rows that point to it along. `check_migrated` looks at them afterwards."""
-        return _writing_engine(url, sync="FULL", lock_timeout_s=lock_timeout_s, foreign_keys="OFF")
+        return _writing_engine(url, "rwc", sync="FULL", lock_timeout_s=lock_timeout_s, foreign_keys="OFF")
 
     def begin_migration(self, connection: sa.Connection) -> None:
         """Nothing more to do: BEGIN IMMEDIATE keeps every other migration out."""
@@ -77,6 +86,23 @@ class SqliteBackend:
         lost = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
         if lost is not None:
             raise JournalError(f"the migration would leave rows of {lost[0]} without their {lost[2]}")
+
+    def identity(self, url: URL) -> tuple[int, int]:
+        """Device and inode of the file. Raises StoreUnavailable when it is gone."""
+        path = database_path(url)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise StoreUnavailable(f"the file {path} was removed or replaced: {error.strerror}") from error
+        return found.st_dev, found.st_ino
+
+    def log_identity(self, url: URL) -> tuple[int, int] | None:
+        """Device and inode of the write-ahead log, which stays the same while a connection is open."""
+        try:
+            found = os.stat(f"{database_path(url)}-wal")
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """Tuples straight to the driver: SQLAlchemy's own path, which makes a dictionary of each, costs three
@@ -97,8 +123,24 @@ def database_path(url: URL) -> Path:
     return Path(url.database or "")
 
 
-def _writing_engine(url: URL, *, sync: Sync, lock_timeout_s: float, foreign_keys: str) -> sa.Engine:
-    engine = sa.create_engine(url, poolclass=NullPool, connect_args=_connect_args(lock_timeout_s))
+def _refuse_unless_a_path(path: Path) -> None:
+    try:
+        unfit = b"\0" in os.fsencode(path)
+    except UnicodeEncodeError:
+        unfit = True
+    if unfit:
+        raise InvalidArgument(f"no file can have the name {str(path)!r}")
+
+
+def _writing_engine(
+    url: URL, mode: str, *, sync: Sync, lock_timeout_s: float, foreign_keys: str
+) -> sa.Engine:
+    path = database_path(url).absolute()
+    engine = sa.create_engine(
+        url.set(database=str(path)),
+        poolclass=NullPool,
+        creator=lambda: _connect(path, f"mode={mode}", lock_timeout_s),
+    )
     _take_over_transactions(
         engine,
         begin="BEGIN IMMEDIATE",
@@ -113,8 +155,30 @@ def _writing_engine(url: URL, *, sync: Sync, lock_timeout_s: float, foreign_keys
     return engine
 
 
-def _connect_args(lock_timeout_s: float) -> dict[str, Any]:
-    return {"timeout": lock_timeout_s, "check_same_thread": False}
+def _connect(path: Path, how: str, lock_timeout_s: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.as_uri()}?{how}", uri=True, timeout=lock_timeout_s, check_same_thread=False
+    )
+
+
+def _can_add_to(folder: Path) -> bool:
+    return os.access(folder, os.W_OK)
+
+
+def _reading_mode(path: Path) -> str:
+    """How to open a file for reading. Readers of a write-ahead log need its shared memory, a file beside the
+    database; where none can be made, a database that no log belongs to is complete and read as it stands."""
+    if _can_add_to(path.parent):
+        return "mode=rw"
+    log, shared = Path(f"{path}-wal"), Path(f"{path}-shm")
+    if log.exists() and shared.exists():
+        return "mode=rw"
+    if log.exists() and log.stat().st_size:
+        raise JournalError(
+            f"{path} has a write-ahead log and lies in a folder that cannot be written to: copy the database "
+            f"together with its -wal file to a writable folder and open the copy"
+        )
+    return "mode=ro&immutable=1"
 
 
 def _take_over_transactions(engine: sa.Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:

@@ -59,8 +59,8 @@ class Journal:
         A file is brought up to date, and with `create` made where it is missing; the tables of a server are
         made by `kvledger db upgrade`. A connection waits `lock_timeout_s` seconds for another program's lock,
         or for a server to answer, before the store counts as unavailable. Raises UnknownJournal when there is
-        no such store and `create` is False; InvalidArgument for a malformed URL; JournalError for a file that
-        is no database and for a server without the tables; StoreUnavailable where nobody answers.
+        no such store and `create` is False; InvalidArgument for a malformed URL or path; JournalError for a
+        file that is no database and for a server without the tables; StoreUnavailable where nobody answers.
         """
         if lock_timeout_s < 0:
             raise InvalidArgument(f"lock_timeout_s must not be negative: {lock_timeout_s}")
@@ -97,6 +97,7 @@ class Journal:
 
         Raises InvalidArgument for a value out of range, JournalError when the store cannot be written.
         """
+        _check_name(name)
         settings = RecorderSettings(
             durability=durability,
             queue_limit=queue_limit,
@@ -210,3 +211,15 @@ class Journal:
     def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
         with database_errors("the journals cannot be listed"), self._reading.connect() as connection:
             return connection.execute(query).all()
+
+
+def _check_name(name: str) -> None:
+    """Raise InvalidArgument for a journal's name that no database's column can hold."""
+    if not isinstance(name, str):
+        raise InvalidArgument(f"a journal's name is text, not {name!r}")
+    try:
+        fits = b"\0" not in name.encode()
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise InvalidArgument(f"the name {name[:40]!r} cannot be stored: it has a zero or half a pair")

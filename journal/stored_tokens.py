@@ -1,9 +1,9 @@
 """The writer's side of the token policies (tokens.py): each transaction becomes what is stored of it.
 
 Once for each transaction and in order, whether it is stored in the end or given up: the hash of a node
-continues from that of the node above it. Free text (the message of an exception, a caller's reason) may quote
-tokens, and is kept under "full" alone. An event that carries private data and has no stored form without it
-is an error at import.
+continues from that of the node above it. Free text (the message of an exception, a caller's reason, the name
+of a caller's transaction) may quote tokens, and is kept under "full" alone. An event that carries private
+data and has no stored form without it is an error at import.
 """
 
 import dataclasses
@@ -40,6 +40,15 @@ from kvledger.journal.tokens import (
 
 WITHHELD = "withheld"
 """Stands for words that may quote tokens."""
+
+OWN_OPS = frozenset(
+    {
+        "open", "open_request", "extend", "commit", "slide", "refresh", "finish", "abort", "retract",
+        "acquire", "release", "release_swa", "alloc", "alloc_full_only", "insert", "evict", "free",
+        "free_swa", "reset", "checkpoint",
+    }
+)  # fmt: skip
+"""What the cache calls its own transactions; any other name is a caller's and may quote tokens."""
 
 
 class StoredTokens:
@@ -94,9 +103,8 @@ class StoredTokens:
         if hashing:
             self._ends.end(rolled_back=record.rolled_back)
         reason = _bare(record.reason) if record.rolled_back else record.reason and WITHHELD
-        return TransactionRecord(
-            record.op, record.request_id, events, record.undone, record.rolled_back, reason
-        )
+        op = record.op if record.op in OWN_OPS else WITHHELD
+        return TransactionRecord(op, record.request_id, events, record.undone, record.rolled_back, reason)
 
 
 class _Ends:

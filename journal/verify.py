@@ -19,11 +19,18 @@ import sqlalchemy as sa
 from kvledger.journal.chain import ChainHead, checkpoint_hash, genesis_hash
 from kvledger.journal.database import database_errors, stored_bytes
 from kvledger.journal.models import CheckpointRow, EventRow, JournalRow, TransactionRow
-from kvledger.journal.walk import ChainBreak, ChainWalk, Link
+from kvledger.journal.walk import LARGEST, ChainBreak, ChainWalk, Link
 
-__all__ = ["ChainBreak", "ChainTally", "verify_chain"]
+__all__ = ["ChainBreak", "ChainTally", "rows_without_journal", "stored_journals", "verify_chain"]
 
 BATCH_TRANSACTIONS = 512
+
+LARGE_TRANSACTION = 8_192
+"""Events from which on it is looked up where a transaction ends before its rows are read: its row may have
+been changed so that they would be all the rows of the journal."""
+
+GAPS_PER_QUERY = 100
+"""Gaps that one query looks into: databases limit how deep an expression may be, SQLite to 1,000."""
 
 _TRANSACTION_CELLS = (
     TransactionRow.number,
@@ -218,7 +225,7 @@ def _read_batch(
     if after is not None:
         query = query.where(TransactionRow.number > after)
     heads = connection.execute(query.order_by(TransactionRow.number).limit(BATCH_TRANSACTIONS)).all()
-    ranges = [_range(head) for head in heads]
+    ranges = [_range(connection, journal_id, head) for head in heads]
     if heads and all(before[1] == then[0] for before, then in pairwise(ranges)):
         rows = _read_events(connection, journal_id, (ranges[0][0], ranges[-1][1]))
         return list(_share_out(heads, ranges, rows))
@@ -228,11 +235,26 @@ def _read_batch(
     ]
 
 
-def _range(head: Sequence[Any]) -> tuple[int, int]:
-    first_seq, event_count = head[6], head[7]
+def _range(connection: sa.Connection, journal_id: int, head: Sequence[Any]) -> tuple[int, int]:
+    """The seqs to read for a transaction: those that its row names, as far as that can be."""
+    number, first_seq, event_count = head[0], head[6], head[7]
     if type(first_seq) is not int or type(event_count) is not int or event_count < 0:
         return (0, 0)
-    return (first_seq, first_seq + event_count)
+    end = min(first_seq + event_count, LARGEST)
+    if event_count > LARGE_TRANSACTION:
+        other = connection.execute(
+            sa.select(EventRow.seq)
+            .where(
+                EventRow.journal_id == journal_id,
+                EventRow.seq >= first_seq,
+                EventRow.seq < end,
+                EventRow.txn != number,
+            )
+            .order_by(EventRow.seq)
+            .limit(1)
+        ).scalar_one_or_none()
+        end = end if other is None else other
+    return (first_seq, end)
 
 
 def _read_events(connection: sa.Connection, journal_id: int, span: tuple[int, int]) -> Sequence[Any]:
@@ -265,21 +287,46 @@ def _strays(connection: sa.Connection, journal_id: int, walk: ChainWalk) -> Iter
             TransactionRow.number == EventRow.txn,
             TransactionRow.number >= walk.next_number,
             EventRow.seq >= TransactionRow.first_seq,
-            EventRow.seq < TransactionRow.first_seq + TransactionRow.event_count,
+            EventRow.seq - TransactionRow.first_seq < TransactionRow.event_count,
         )
         .exists()
     )
-    outside = [EventRow.seq <= walk.start.seq, sa.and_(EventRow.seq >= walk.next_seq, ~recorded)]
-    outside += [EventRow.seq.between(first, last) for first, last in walk.gaps]
-    stray = connection.execute(
-        sa.select(EventRow.seq, EventRow.txn)
-        .where(EventRow.journal_id == journal_id, sa.or_(*outside))
-        .order_by(EventRow.seq)
-        .limit(1)
-    ).first()
+    outside: list[Any] = [EventRow.seq <= walk.start.seq]
+    for begin in range(0, len(walk.gaps), GAPS_PER_QUERY):
+        gaps = walk.gaps[begin : begin + GAPS_PER_QUERY]
+        inside = sa.or_(*[EventRow.seq.between(first, last) for first, last in gaps])
+        # The outer bounds keep each query to its own part of the journal.
+        outside.append(sa.and_(EventRow.seq.between(gaps[0][0], gaps[-1][1]), inside))
+    outside.append(sa.and_(EventRow.seq >= walk.next_seq, ~recorded))
+    found = (_first_event(connection, journal_id, where) for where in outside)
+    stray = next((row for row in found if row is not None), None)
     if stray is not None:
         sentence = f"seq {stray.seq} belongs to no stored transaction; its row names transaction {stray.txn}"
         yield ChainBreak("sequence", "events", stray.txn, stray.seq, sentence)
+    lost = _lost_rows(connection)
+    if lost is not None:
+        yield lost[1]
+
+
+def _first_event(connection: sa.Connection, journal_id: int, where: Any) -> Any:
+    query = sa.select(EventRow.seq, EventRow.txn).where(EventRow.journal_id == journal_id, where)
+    return connection.execute(query.order_by(EventRow.seq).limit(1)).first()
+
+
+def stored_journals(engine: sa.Engine) -> tuple[tuple[int, bytes], ...]:
+    """Id and epoch of every journal of a store, oldest first, also of one whose row was damaged."""
+    query = sa.select(JournalRow.id, stored_bytes(JournalRow.epoch)).order_by(JournalRow.id)
+    with database_errors("the journals cannot be listed"), engine.connect() as connection:
+        return tuple((number, epoch) for number, epoch in connection.execute(query))
+
+
+def rows_without_journal(engine: sa.Engine) -> tuple[int, ChainBreak] | None:
+    """The number that rows name as their journal although there is none, and the break that this is."""
+    with database_errors("the journal cannot be verified"), engine.connect() as connection:
+        return _lost_rows(connection)
+
+
+def _lost_rows(connection: sa.Connection) -> tuple[int, ChainBreak] | None:
     journals = sa.select(JournalRow.id)
     for table, rows in (
         ("transactions", TransactionRow),
@@ -291,5 +338,5 @@ def _strays(connection: sa.Connection, journal_id: int, walk: ChainWalk) -> Iter
         ).scalar()
         if lost is not None:
             sentence = f"there are {table} of journal {lost}, and no such journal"
-            yield ChainBreak("chain", "journals", None, None, sentence)
-            return
+            return lost, ChainBreak("chain", "journals", None, None, sentence)
+    return None

@@ -23,6 +23,9 @@ from kvledger.journal.fields import canonical_json
 DROPPED = b"events_dropped"
 OPENED = b"cache_opened"
 
+LARGEST = 2**63 - 1
+"""No number and no seq is above this: a database could not be asked for what comes after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
@@ -117,9 +120,9 @@ class ChainWalk:
             self.gaps.append(skipped)
         self._sound = found is None
         self._links = {stored, computed or stored}
-        self.next_number = number + 1
+        self.next_number = min(number + 1, LARGEST)
         if type(first_seq) is int and type(event_count) is int:
-            self.next_seq = first_seq + event_count
+            self.next_seq = min(max(first_seq + event_count, 0), LARGEST)
         self.transactions += 1
         self.events += len(rows)
         self.reached = Link(number, self.next_seq - 1, stored)
@@ -170,7 +173,10 @@ class ChainWalk:
             yield ChainBreak("chain", "transactions", here.number, anchor.seq, sentence)
 
 
-def _missing_event(number: int, first_seq: int, event_count: int, rows: Sequence[Any]) -> ChainBreak | None:
+def _missing_event(number: int, first_seq: Any, event_count: Any, rows: Sequence[Any]) -> ChainBreak | None:
+    if type(first_seq) is not int or type(event_count) is not int:
+        sentence = f"transaction {number} was changed: its first seq or its event count is no number"
+        return ChainBreak("sequence", "transactions", number, None, sentence)
     for expected, row in enumerate(rows, start=first_seq):
         if row[0] != expected:
             break

@@ -6,11 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from kvledger.core.errors import UnknownJournal
+from kvledger.core.errors import JournalError, UnknownJournal
 from kvledger.journal import ChainBreak, ChainHead, Journal
 from kvledger.journal.anchor import is_signed_by, read_anchor
 from kvledger.journal.audit.verdict import TAIL_KNOWN, TAIL_UNKNOWN
-from kvledger.journal.verify import ChainTally
+from kvledger.journal.database import reading_engine
+from kvledger.journal.verify import ChainTally, rows_without_journal, stored_journals
 from kvledger.tools.sources import OpenedSource
 
 BREAKS_KEPT = 20
@@ -70,6 +71,8 @@ class ChainReport(BaseModel):
             f"  head {self.head} at seq {self.last_seq:,}",
             f"  {self.tail}",
         ]
+        if self.first_transaction > 1:
+            lines.append("  what came before is not here: only an audit with --exported reads all of it")
         if self.signature != "none":
             lines.append(f"  the anchor's signature: {self.signature.replace('_', ' ')}")
         return "\n".join(lines) + "\n"
@@ -89,26 +92,60 @@ def open_anchor(text: bytes, *, public_key: bytes | None) -> KeptAnchor:
 
 
 def journal_of(store: Journal, journal: int | None, anchor: KeptAnchor | None) -> int:
-    """The journal to look at: the one named, the one of the anchor's epoch, or else the latest."""
-    journals = store.list()
-    if journal is None and anchor is not None:
-        for info in journals:
-            if info.epoch == anchor.epoch:
-                return info.id
-    if journal is None and journals:
-        return journals[-1].id
-    if journal is None:
+    """The journal to look at: the one named, the one of the anchor's epoch, or else the latest.
+
+    Where rows are left of a journal that is gone, and there is no other, it is that one.
+    """
+    if journal is not None:
+        return journal
+    journals = journals_in(store)
+    if anchor is not None:
+        for number, epoch in journals:
+            if epoch == anchor.epoch.encode():
+                return number
+    if journals:
+        return journals[-1][0]
+    lost = _lost_rows(store)
+    if lost is None:
         raise UnknownJournal("the store holds no journal yet")
-    return journal
+    return lost[0]
+
+
+def journals_in(store: Journal) -> tuple[tuple[int, bytes], ...]:
+    """Number and epoch of every journal, oldest first, also of one whose row cannot be read."""
+    engine = reading_engine(store.url)
+    try:
+        return stored_journals(engine)
+    finally:
+        engine.dispose()
+
+
+def _lost_rows(store: Journal) -> tuple[int, ChainBreak] | None:
+    engine = reading_engine(store.url)
+    try:
+        return rows_without_journal(engine)
+    finally:
+        engine.dispose()
 
 
 def breaks_of(
     store: Journal, journal: int, anchor: KeptAnchor | None, *, tally: ChainTally | None = None
 ) -> Iterator[ChainBreak]:
-    """Every break of one journal's chain, that of a forged anchor first."""
+    """Every break of one journal's chain, that of a forged anchor first.
+
+    Raises UnknownJournal where there is no such journal, unless rows are left of one that is gone.
+    """
     if anchor is not None and anchor.signature == "invalid":
         yield _forged()
-    yield from store.verify(journal, anchor=None if anchor is None else anchor.head, tally=tally)
+    try:
+        found = store.verify(journal, anchor=None if anchor is None else anchor.head, tally=tally)
+    except UnknownJournal:
+        lost = _lost_rows(store)
+        if lost is None:
+            raise
+        yield lost[1]
+        return
+    yield from found
 
 
 def breaks_in_files(
@@ -149,10 +186,19 @@ def breaks_in_files(
 
 
 def check_chain(store: Journal, journal: int | None, anchor: KeptAnchor | None) -> ChainReport:
-    """Verify one journal's chain. Errors as `Journal.verify`. Cost: O(bytes stored)."""
+    """Verify one journal's chain. Cost: O(bytes stored).
+
+    Errors as `Journal.verify`; JournalError too for a journal without any transaction, where nothing is wrong
+    because nothing was looked at.
+    """
     number = journal_of(store, journal, anchor)
     tally = ChainTally()
     found = list(breaks_of(store, number, anchor, tally=tally))
+    if not found and not tally.transactions:
+        raise JournalError(
+            f"journal {number} holds no transaction, so there is nothing to verify; give another one with "
+            f"--journal, or the exported files with --exported"
+        )
     head = tally.head or ChainHead("", 0, 0, b"")
     return ChainReport(
         verdict="fail" if found else "pass",

@@ -1,9 +1,12 @@
 """The audit of a stored journal: every invariant over its events, and the hash chain over its rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from kvledger.journal import ChainBreak, Journal
+from kvledger.core.errors import JournalError, JournalFormatError
+from kvledger.journal import ChainBreak, Journal, JournalReader
 from kvledger.journal.audit import Verdict, audit
+from kvledger.journal.export import ExportedJournal
+from kvledger.journal.records import StoredTransaction
 from kvledger.tools.progress import Progress
 from kvledger.tools.sources import OpenedSource
 
@@ -17,20 +20,17 @@ def judge(
 ) -> Verdict:
     """Audit one journal of an open store, the latest for None. Errors as `Journal.reader` and `audit`.
 
+    Where its own row cannot be read, the verdict is what the chain finds, and it raises if that is nothing.
     `chain`: what a verification of its chain finds, None for one without an anchor. `progress` hears how
     many events were audited. Cost: linear in the events and the pages they name.
     """
-    reader = store.reader(journal)
-    tell = None
-    if progress is not None:
-        total = reader.head().seq
-
-        def tell(done: int) -> None:
-            progress("events audited", done, total)
-
+    try:
+        reader = store.reader(journal)
+    except JournalError as error:
+        return audit(_unread(error), chain=store.verify(journal) if chain is None else chain)
     if chain is None:
         chain = store.verify(reader.info.id)
-    return audit(reader, chain=chain, progress=tell)
+    return audit(reader, chain=chain, progress=_teller(reader, progress))
 
 
 def judge_source(
@@ -40,11 +40,24 @@ def judge_source(
     progress: Progress | None = None,
 ) -> Verdict:
     """Audit a journal from wherever it is kept, its chain too (`chain` as in `judge`). Errors as `audit`."""
-    tell = None
-    if progress is not None:
-        total = opened.source.head().seq
-
-        def tell(done: int) -> None:
-            progress("events audited", done, total)
-
+    tell = _teller(opened.source, progress)
     return audit(opened.source, chain=opened.breaks() if chain is None else chain, progress=tell)
+
+
+def _teller(
+    source: JournalReader | ExportedJournal, progress: Progress | None
+) -> Callable[[int], None] | None:
+    if progress is None:
+        return None
+    try:
+        total = source.head().seq
+    except JournalFormatError:
+        # How long the journal is cannot be told; what is wrong with its end is the audit's to say.
+        return None
+    return lambda done: progress("events audited", done, total)
+
+
+def _unread(error: JournalError) -> Iterator[StoredTransaction]:
+    """The transactions of a journal of which not one can be read, and why."""
+    yield from ()
+    raise JournalFormatError(str(error)) from error

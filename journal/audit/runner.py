@@ -4,14 +4,18 @@ An event that does not fit the state is a finding and is left out; one that fits
 right or wrong, so that reading goes on with what the cache believed. Memory follows the live state, not
 the length of the journal.
 
-A journal whose beginning was pruned is read from the checkpoint before its first transaction. Where events
-were dropped, or no checkpoint stands at the beginning, the audit goes on from the next one, and what lies
-between is a gap: unverified, never passed.
+A journal whose beginning is not there is read from the checkpoint before its first transaction. Where events
+were dropped, or no checkpoint stands at the beginning, the audit goes on from the next one. What was not read
+is a gap: unverified, never passed, for a beginning that was pruned and one that was cut off look the same.
+
+A row that cannot be read ends the reading. It is a finding if anything else is: the chain tells damage from
+rows that only a newer version reads.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import CacheOpened, Event, LockReleased, RolledBack, SwaLockReleased
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.audit.check import Check, Context, Hook
@@ -23,8 +27,9 @@ from kvledger.journal.audit.opening import check_opening
 from kvledger.journal.audit.rollbacks import Rollbacks
 from kvledger.journal.audit.verdict import Counts, Gap, InvariantReport, LockCut, Status, Verdict
 from kvledger.journal.effects import EFFECTS, end_transaction
-from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction
+from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction, UnreadableRow
 from kvledger.journal.replay import gap_in, open_state, refusal, restore
+from kvledger.journal.snapshot import encode_state
 from kvledger.journal.state import State
 from kvledger.journal.structure import STRUCTURE, ReplayError
 
@@ -42,11 +47,29 @@ def audit(
 
     `transactions`: from the first on, or a source, whose checkpoints then help over what is missing. `chain`:
     what a verification of the hash chain found (nothing: it links); None: not checked. `progress` is called
-    with the number of events read so far. Raises `ReplayError` where there is nothing to audit: no event, or
-    a first one that is not `cache_opened`, and no checkpoint. Cost is linear in the events and the pages they
-    name, and in the checkpoints' states; memory follows the live state.
+    with the number of events read so far.
+
+    Raises `ReplayError` where there is nothing to audit: no event, or a first one that is not `cache_opened`,
+    and no checkpoint; JournalFormatError for a row that cannot be read; but neither where there is any
+    finding, in the chain or before that row. Cost is linear in the events and the pages they name, and in the
+    checkpoints' states; memory follows the live state.
     """
     auditor = _Auditor(None if isinstance(transactions, Iterable) else transactions)
+    try:
+        _read_all(auditor, transactions, progress)
+    except (JournalFormatError, ReplayError) as error:
+        auditor.stop(error)
+    verdict = auditor.verdict(chain)
+    if progress is not None:
+        progress(auditor.events)
+    return verdict
+
+
+def _read_all(
+    auditor: "_Auditor",
+    transactions: Iterable[StoredTransaction] | JournalSource,
+    progress: Callable[[int], None] | None,
+) -> None:
     stream: Iterator[StoredTransaction] | None
     stream = iter(transactions) if isinstance(transactions, Iterable) else auditor.begin(transactions)
     told = 0
@@ -61,10 +84,6 @@ def audit(
             if progress is not None and auditor.events - told >= PROGRESS_EVENTS:
                 told = auditor.events
                 progress(told)
-    verdict = auditor.verdict(chain)
-    if progress is not None:
-        progress(auditor.events)
-    return verdict
 
 
 class _Plan:
@@ -88,7 +107,8 @@ class _Auditor:
         self._gaps: list[Gap] = []
         self._cut: list[LockCut] = []
         self._totals: Counter[str] = Counter()
-        self._places = {} if source is None else dict(source.checkpoint_places())
+        self._unread: JournalError | None = None
+        self._places: dict[TxnId, str] = {}
         self._undone = 0
         self._rolled_back = 0
         self._transactions = 0
@@ -99,22 +119,35 @@ class _Auditor:
 
     def begin(self, source: JournalSource) -> Iterator[StoredTransaction]:
         """Where to start: at the first transaction, or at the checkpoint before it, or at the next one."""
+        self._places = self._places_in(source)
         first = next(source.transactions(), None)
         if first is not None and first.number == 1:
             return source.transactions()
         start = source.checkpoint_before(None if first is None else first.first_seq - 1)
         if first is not None and (start is None or start.number != first.number - 1):
             start = source.checkpoint_after(first.first_seq)
-            if start is not None:
-                self._gaps.append(
-                    Gap(first_seq=first.first_seq, last_seq=start.seq, dropped=0, resumed_seq=start.seq)
-                )
         if start is None:
             what = "it is empty" if first is None else f"it begins with transaction {first.number}"
             raise ReplayError(f"there is nothing to audit: {what}, and there is no checkpoint")
-        self._started = start.seq
         self._go_on(start)
+        self._started = start.seq
+        self._gaps.append(Gap(first_seq=1, last_seq=start.seq, reason="not here", resumed_seq=start.seq))
         return source.transactions(start.number + 1)
+
+    def _places_in(self, source: JournalSource) -> dict[TxnId, str]:
+        try:
+            return dict(source.checkpoint_places())
+        except JournalFormatError as error:
+            self._findings.add("checkpoint", str(error))
+            return {}
+
+    def stop(self, error: JournalError) -> None:
+        """Reading ends here: `error` says why, and nothing after it is known."""
+        self._unread = error
+        if self._state is not None and not self._stopped:
+            self._end_part()
+            self._totals.pop("locks_open_at_end", None)
+        self._stopped = True
 
     def cross(self, transaction: StoredTransaction, *, dropped: int) -> Iterator[StoredTransaction] | None:
         """Events before `transaction` were never stored: go on from the next checkpoint, if there is one."""
@@ -199,18 +232,29 @@ class _Auditor:
                 end(transaction)
             end_transaction(state)
             if transaction.number in self._places:
-                self._compare_full_state(state, self._places[transaction.number])
+                self._counts["full_states"] += 1
+                wrong = self._full_state_fault(state, self._places[transaction.number])
+                if wrong is None:
+                    self._counts["full_states_reproduced"] += 1
+                else:
+                    self._findings.add("checkpoint", wrong)
 
-    def _compare_full_state(self, state: State, stored: str) -> None:
-        self._counts["full_states"] += 1
+    def _full_state_fault(self, state: State, stored: str) -> str | None:
+        """How the full state that is stored here differs from `state`: digests leave out origins and ids."""
         digest = state.digest()
-        if digest == stored:
-            self._counts["full_states_reproduced"] += 1
-        else:
-            self._findings.add(
-                "checkpoint",
-                f"the full state stored here has digest {stored[:16]}..., replay's is {digest[:16]}...",
-            )
+        if digest != stored:
+            return f"the full state stored here has digest {stored[:16]}..., replay's is {digest[:16]}..."
+        if self._source is None:
+            return None
+        try:
+            found = self._source.checkpoint_after(self._seq)
+            if found is None or (found.number, found.seq) != (self._transaction, self._seq):
+                return "the full state of this transaction does not stand at its last seq"
+            if found.state != encode_state(state):
+                return "the full state stored here is not the one that the events amount to"
+        except JournalError as error:
+            return str(error)
+        return None
 
     def _check_numbers(self, transaction: StoredTransaction) -> None:
         self._transactions += 1
@@ -265,13 +309,17 @@ class _Auditor:
 
     def verdict(self, chain: Iterable[ChainFinding] | None) -> Verdict:
         state = self._state
-        if state is None:
-            raise ReplayError("the journal holds no event: there is nothing to audit")
         if not self._stopped:
             self._end_part()
         findings = self._findings
         if chain is not None:
             findings.take_over(chain)
+        if state is None and self._unread is None:
+            self._unread = ReplayError("the journal holds no event: there is nothing to audit")
+        if self._unread is not None:
+            if not findings.totals.total():
+                raise self._unread
+            self._note_unread(self._unread)
         reports = tuple(
             InvariantReport(
                 id=invariant.id,
@@ -286,7 +334,7 @@ class _Auditor:
             undone_events=self._undone,
             transactions=self._transactions,
             transactions_rolled_back=self._rolled_back,
-            mixed_nodes_at_end=sum(node.is_mixed for node in state.nodes.values()),
+            mixed_nodes_at_end=0 if state is None else sum(node.is_mixed for node in state.nodes.values()),
             **self._totals,
         )
         return Verdict(
@@ -298,6 +346,16 @@ class _Auditor:
             gaps=tuple(self._gaps),
             checkpoint_seq=self._started,
         )
+
+    def _note_unread(self, error: JournalError) -> None:
+        findings = self._findings
+        findings.seq, findings.transaction = Seq(self._seq + 1), TxnId(self._transaction + 1)
+        invariant = "well-formed"
+        if isinstance(error, UnreadableRow):
+            findings.seq, findings.transaction = Seq(error.seq), TxnId(error.number)
+            invariant = error.invariant
+        findings.add(invariant, str(error))
+        self._gaps.append(Gap(first_seq=self._seq + 1, last_seq=None, reason="unreadable", resumed_seq=None))
 
     def _status(self, invariant: str, *, chain_checked: bool) -> Status:
         if self._findings.totals[invariant]:

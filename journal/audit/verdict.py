@@ -9,6 +9,7 @@ Status = Literal["verified", "failed", "not_checked", "unverified"]
 
 NO_CHECKPOINT = "none, so changes without an event would not be seen"
 TAIL_UNKNOWN = "without an anchor it cannot be known whether the end was cut off or the journal replaced"
+NOT_HERE = "these rows are not here; give the exported files with --exported"
 TAIL_KNOWN = "the anchor stands in this journal: nothing up to it was cut off"
 
 
@@ -90,15 +91,18 @@ class LockCut(BaseModel):
 class Gap(BaseModel):
     """A part of a journal that could not be verified: events [first_seq, last_seq].
 
-    `dropped` counts those of them that were never stored. `resumed_seq` is the checkpoint from which the
-    audit went on, None where there was none and it stopped.
+    `reason`: "dropped" where the recorder had to give events up, `dropped` of them; "not here" where a
+    journal begins later than with its first event; "unreadable" from the first row that cannot be read.
+    `last_seq` is None for the end of the journal. `resumed_seq` is the checkpoint from which the audit went
+    on, None where there was none and it stopped.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     first_seq: int
-    last_seq: int
-    dropped: int
+    last_seq: int | None
+    dropped: int = 0
+    reason: Literal["dropped", "not here", "unreadable"] = "dropped"
     resumed_seq: int | None
 
 
@@ -106,7 +110,7 @@ class Verdict(BaseModel):
     """The outcome of one audit: "fail" where any invariant has a finding, "unverified" where none has but
     part of the journal could not be read.
 
-    `checkpoint_seq` is the checkpoint from which the audit started because what lies before it was pruned.
+    `checkpoint_seq` is the checkpoint from which the audit started because what lies before it is not there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -156,7 +160,12 @@ class Verdict(BaseModel):
 
 def _gap(gap: Gap) -> str:
     went_on = "nothing after it" if gap.resumed_seq is None else f"resumed at checkpoint {gap.resumed_seq}"
-    return f"events {gap.first_seq} to {gap.last_seq}, {gap.dropped} of them never stored; {went_on}"
+    if gap.reason == "unreadable":
+        return f"all events from {gap.first_seq} on: rows cannot be read"
+    events = f"events {gap.first_seq} to {gap.last_seq}"
+    if gap.reason == "not here":
+        return f"{events}: {NOT_HERE}; {went_on}"
+    return f"{events}, {gap.dropped} of them never stored; {went_on}"
 
 
 def _line(finding: Finding) -> str:

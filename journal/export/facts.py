@@ -140,6 +140,14 @@ class PieceEnd(_Part):
         return base64.b64encode(value).decode()
 
 
+def no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs. Raises ValueError where a name is given twice: readers would differ."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("it gives a name twice")
+    return found
+
+
 def read_facts(text: str | bytes, *, where: str) -> PieceFacts:
     """The facts in `text`. Raises JournalFormatError, naming `where`, for anything else."""
     facts: PieceFacts = _validated(PieceFacts, text, where)
@@ -156,7 +164,7 @@ def read_end(text: str | bytes, *, where: str) -> PieceEnd:
 
 def _validated(model: Any, text: str | bytes, where: str) -> Any:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=no_name_twice)
         if isinstance(found, dict) and found.get("kvledger_export", SCHEMA_VERSION) != SCHEMA_VERSION:
             raise JournalFormatError(
                 f"{where} is of export version {found['kvledger_export']!r}, not {SCHEMA_VERSION}"

@@ -68,6 +68,7 @@ def joined(pieces: Sequence[Piece]) -> list[Piece]:
         if first <= last:
             raise JournalFormatError(
                 f"{before.path.name} and {then.path.name} overlap: both hold transaction {first}"
+                + _surplus(before, then)
             )
         if first > last + 1:
             raise JournalFormatError(
@@ -80,6 +81,34 @@ def joined(pieces: Sequence[Piece]) -> list[Piece]:
                 "one of them was changed"
             )
     return ordered
+
+
+def _surplus(before: Piece, then: Piece) -> str:
+    """Which of two overlapping pieces may go because the other holds all of it, by its hashes."""
+    for less, more in ((then, before), (before, then)):
+        if _holds(more, less):
+            return f"; all of {less.path.name} stands in {more.path.name} too: remove {less.path.name}"
+    return ""
+
+
+def _holds(more: Piece, less: Piece) -> bool:
+    first, last = less.facts.first_number, less.end.last_number
+    if not (
+        more.facts.journal == less.facts.journal
+        and more.facts.first_number <= first
+        and last <= more.end.last_number
+        and set(less.end.checkpoints) <= set(more.end.checkpoints)
+    ):
+        return False
+    begin, end = next(more.cells(first), None), next(more.cells(last), None)
+    if begin is None or end is None:
+        return False
+    return (begin.number, begin.previous_hash, end.number, end.hash) == (
+        first,
+        less.facts.previous_hash,
+        last,
+        less.end.hash,
+    )
 
 
 class ExportedJournal:
@@ -215,6 +244,7 @@ class ExportedJournal:
         if following is None:
             found = rest.head()
             if found.number < end.number:
+                self._agree_at(found)
                 return
             there = (found.number, found.hash)
         elif following.number == end.number:
@@ -226,6 +256,17 @@ class ExportedJournal:
                 f"the files end with transaction {end.number}; the database goes on from {there[0]}, or from "
                 "another hash"
             )
+
+    def _agree_at(self, found: ChainHead) -> None:
+        """Raise JournalFormatError unless the files hold the database's last transaction as it is there."""
+        for piece in self._pieces:
+            if not piece.facts.first_number <= found.number <= piece.end.last_number:
+                continue
+            cells = next(piece.cells(found.number), None)
+            if cells is None or (cells.number, cells.hash) != (found.number, found.hash):
+                raise JournalFormatError(
+                    f"the database ends with transaction {found.number}; in the files it has another hash"
+                )
 
     def _checkpoint(self, piece: Piece, number: int) -> StoredCheckpoint:
         for cells in piece.cells(number):

@@ -15,7 +15,14 @@ from pydantic import ValidationError
 
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.journal.export.cells import EventCells, TransactionCells
-from kvledger.journal.export.facts import CheckpointFacts, PieceEnd, PieceFacts, read_end, read_facts
+from kvledger.journal.export.facts import (
+    CheckpointFacts,
+    PieceEnd,
+    PieceFacts,
+    no_name_twice,
+    read_end,
+    read_facts,
+)
 
 SUFFIX = ".jsonl"
 
@@ -116,7 +123,7 @@ def _last_line(file: IO[bytes], path: Path) -> bytes:
 
 def _cells(line: bytes, where: str) -> TransactionCells:
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=no_name_twice)
         checkpoint = found.pop("checkpoint", None)
         events = [_event(event) for event in found.pop("events")]
         hashes = [base64.b64decode(found.pop(name), validate=True) for name in ("previous_hash", "hash")]

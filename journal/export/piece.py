@@ -1,5 +1,6 @@
 """What every form of exported file can do: be written batch by batch, and be read and checked by itself."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -7,7 +8,10 @@ from typing import Protocol
 from kvledger.journal.export.cells import TransactionCells
 from kvledger.journal.export.check import FileWalk
 from kvledger.journal.export.facts import PieceEnd, PieceFacts
+from kvledger.journal.export.sums import kept_sum, sum_of
 from kvledger.journal.walk import ChainBreak, Link
+
+log = logging.getLogger("kvledger.journal")
 
 
 class PieceWriter(Protocol):
@@ -48,8 +52,23 @@ class Piece:
     def verify(self) -> Iterator[ChainBreak]:
         """Re-read the whole piece and yield each place where it is not what was exported, first one first.
 
-        Raises JournalFormatError where the file cannot be read. Cost: O(bytes), memory bounded by a batch.
+        Where its cells are sound its SHA-256 must be the one that is kept beside it; a log line says if none
+        is. Raises JournalFormatError where the file cannot be read. Cost: O(bytes), memory bounded by a
+        batch.
         """
+        sound = True
+        for broken in self._breaks():
+            sound = False
+            yield broken
+        kept = kept_sum(self.path)
+        if kept is None:
+            log.warning("no SHA-256 stands beside %s: outside its cells it is unverified", self.path.name)
+        elif sound and kept != sum_of(self.path):
+            sentence = f"{self.path.name} is not as it was written: its SHA-256 is not the one kept beside it"
+            yield ChainBreak("chain", "transactions", None, None, sentence)
+
+    def _breaks(self) -> Iterator[ChainBreak]:
+        """Where its facts, cells and end are not what was exported."""
         facts, end = self.facts, self.end
         if facts.first_number == 1 and facts.previous_hash != facts.journal.info().genesis:
             sentence = f"{self.path.name}: the journal's facts were changed"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from kvledger.core.errors import InvalidArgument, NotExported
+from kvledger.core.errors import InvalidArgument, NotExported, UnknownJournal
 from kvledger.journal.chain import ChainHead
 from kvledger.journal.database import database_errors
 from kvledger.journal.export.folder import ExportedJournal
+from kvledger.journal.export.hold import WAIT_SECONDS, folder_held
 from kvledger.journal.models import CheckpointRow, EventRow, TransactionRow
 from kvledger.journal.reader import JournalReader
 from kvledger.journal.records import StoredCheckpoint
@@ -28,14 +29,30 @@ class Pruned:
     checkpoint_seq: int
 
 
-def prune_rows(writing: sa.Engine, reader: JournalReader, *, before_seq: int, exported: Path) -> Pruned:
+def prune_rows(
+    writing: sa.Engine,
+    reader: JournalReader,
+    *,
+    before_seq: int,
+    exported: Path,
+    wait_s: float = WAIT_SECONDS,
+) -> Pruned:
     """Remove the transactions up to the newest checkpoint whose seq is below `before_seq`.
 
     `exported` is the folder (or the file) that holds them. Raises NotExported unless its pieces verify and
-    hold all that would go, InvalidArgument where no checkpoint stands before `before_seq`. A crash in the
-    middle leaves a journal that was pruned less far, with a checkpoint still at its beginning. Cost: O(bytes
-    exported).
+    hold all that would go, InvalidArgument where no checkpoint stands before `before_seq`, FolderBusy when an
+    export or another prune is at work there for longer than `wait_s` seconds. A crash in the middle leaves a
+    journal that was pruned less far, with a checkpoint still at its beginning. Cost: O(bytes exported).
     """
+    given = exported.expanduser()
+    folder = given if given.is_dir() else given.parent
+    if not folder.is_dir():
+        raise UnknownJournal(f"there is no exported journal {exported}")
+    with folder_held(folder, wait_s=wait_s, may_be_read_only=True):
+        return _prune_verified(writing, reader, before_seq=before_seq, exported=given)
+
+
+def _prune_verified(writing: sa.Engine, reader: JournalReader, *, before_seq: int, exported: Path) -> Pruned:
     cut = reader.checkpoint_before(before_seq - 1)
     if cut is None:
         raise InvalidArgument(
@@ -67,12 +84,17 @@ def remove_rows(writing: sa.Engine, reader: JournalReader, *, cut: StoredCheckpo
 
 
 def _remove_before(connection: sa.Connection, journal_id: int, seq: int) -> tuple[int, int]:
-    """Remove all up to the checkpoint at `seq`, the checkpoints before it included; children first."""
+    """Remove all up to the checkpoint at `seq`, the checkpoints before it included; children first.
+
+    Nothing where the checkpoint is gone: another prune, with files elsewhere, has been further.
+    """
     number = connection.execute(
         sa.select(CheckpointRow.number).where(
             CheckpointRow.journal_id == journal_id, CheckpointRow.seq == seq
         )
-    ).scalar_one()
+    ).scalar_one_or_none()
+    if number is None:
+        return 0, 0
     events = connection.execute(
         sa.delete(EventRow).where(EventRow.journal_id == journal_id, EventRow.seq <= seq)
     )

@@ -2,10 +2,14 @@
 
 What stands in the folder already is not written again: the new piece goes on where the last one ends. Every
 row is checked against the chain on its way out, so that a damaged journal is refused here and not discovered
-when its rows are gone. The file appears under its name when it is complete and on the disk.
+when its rows are gone. The file appears under its name when it is complete and on the disk, and never takes
+the place of another.
 """
 
+import errno
+import logging
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,14 +27,20 @@ from kvledger.journal.export.jsonl import JsonLinesWriter
 from kvledger.journal.export.parquet import SUFFIX as PARQUET_SUFFIX
 from kvledger.journal.export.parquet import ParquetWriter
 from kvledger.journal.export.piece import PieceWriter, start_of
+from kvledger.journal.export.sums import SUM_SUFFIX, write_sum
 from kvledger.journal.models import JournalRow, TransactionRow
 from kvledger.journal.reader import JournalReader
+
+log = logging.getLogger("kvledger.journal")
 
 ExportFormat = Literal["parquet", "jsonl"]
 EXPORT_FORMATS: dict[ExportFormat, str] = {"parquet": PARQUET_SUFFIX, "jsonl": JSONL_SUFFIX}
 
 PART_SUFFIX = ".part"
 """Ends the name of a file that is being written; such files are never read."""
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems without hard links answer."""
 
 EPOCH_LETTERS = 12
 """Letters of the epoch in a piece's name: enough to tell journals apart in one folder."""
@@ -52,11 +62,12 @@ def export_rows(
     """Write the transactions after `start` (None: from the first stored) that end at or before `upto_seq`.
 
     Raises JournalError where the rows do not verify, or the folder cannot be written. The store stays as it
-    is. Cost: O(bytes), memory bounded by a batch.
+    is. The caller holds the folder (hold.py). Cost: O(bytes), memory bounded by a batch.
     """
     facts = _facts(reader, start)
     walk = FileWalk(facts.journal, start_of(facts))
-    part = folder / f"{facts.journal.epoch[:EPOCH_LETTERS]}-{facts.first_number:012d}{PART_SUFFIX}"
+    name = f"{facts.journal.epoch[:EPOCH_LETTERS]}-{facts.first_number:012d}"
+    part = folder / f"{name}.{os.getpid()}-{secrets.token_hex(4)}{PART_SUFFIX}"
     writer: PieceWriter | None = None
     count = 0
     checkpoints: list[tuple[int, int, str]] = []
@@ -71,7 +82,7 @@ def export_rows(
                 if cells.checkpoint is not None:
                     checkpoints.append((cells.last_seq, cells.number, cells.checkpoint.digest))
             if writer is None:
-                folder.mkdir(parents=True, exist_ok=True)
+                _clear_parts(folder, facts.journal.epoch)
                 writer = ParquetWriter(part, facts) if form == "parquet" else JsonLinesWriter(part, facts)
             writer.write(batch)
             count += len(batch)
@@ -88,23 +99,52 @@ def export_rows(
                 checkpoints=checkpoints,
             )
         )
-        path = part.with_name(f"{part.stem}-{head.number:012d}{EXPORT_FORMATS[form]}")
+        writer = None
+        path = part.with_name(f"{name}-{head.number:012d}{EXPORT_FORMATS[form]}")
         _publish(part, path)
     except OSError as error:
         raise JournalError(f"the export cannot be written: {error}") from error
-    except BaseException:
+    finally:
+        _discard(writer, part)
+    return Exported(path, count, walk.events, head)
+
+
+def _discard(writer: PieceWriter | None, part: Path) -> None:
+    """Leave nothing of a piece that was not finished; what went wrong before is what is told."""
+    try:
         if writer is not None:
             writer.abandon()
-            part.unlink(missing_ok=True)
-        raise
-    return Exported(path, count, walk.events, head)
+    except OSError as error:
+        log.debug("an unfinished export was not closed: %s", error)
+    try:
+        part.unlink(missing_ok=True)
+    except OSError as error:
+        log.debug("an unfinished export was left behind: %s", error)
+
+
+def _clear_parts(folder: Path, epoch: str) -> None:
+    """Remove what killed exports of this journal left behind: nobody writes here while the folder is held."""
+    for ending in (PART_SUFFIX, PART_SUFFIX + SUM_SUFFIX):
+        for left in folder.glob(f"{epoch[:EPOCH_LETTERS]}-*{ending}"):
+            left.unlink(missing_ok=True)
 
 
 def _publish(part: Path, path: Path) -> None:
     """Put a finished file on the disk under its name, and the name too."""
+    if os.path.lexists(path):
+        raise JournalError(f"{path} stands there already and is not replaced: move it away")
     with part.open("rb") as file:
         os.fsync(file.fileno())
-    part.replace(path)
+    write_sum(part, path)
+    try:
+        os.link(part, path)
+    except FileExistsError as error:
+        raise JournalError(f"{path} stands there already and is not replaced: move it away") from error
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        part.rename(path)  # nobody else writes here while the folder is held
+    part.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -1,7 +1,8 @@
 """Transactions in the store begin when they say so, as a second connection on the file can tell."""
 
+import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from kvledger.core.errors import JournalError
+from kvledger.journal import Journal, sqlite
 from kvledger.journal.database import (
     database_errors,
     reading_engine,
@@ -16,6 +18,7 @@ from kvledger.journal.database import (
     writing_engine,
 )
 from kvledger.journal.migration import prepare_store
+from tests.support.stored_events import opened, record
 from tests.support.stores import change
 
 INSERT = "INSERT INTO journals VALUES ({id}, 'epoch {id}', 'name', NULL, 'full', 1, 0)"
@@ -150,3 +153,67 @@ def test_a_store_is_written_through_a_write_ahead_log_with_the_sync_that_was_ask
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == level
     engine.dispose()
+
+
+@pytest.fixture
+def read_only_medium(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_can_add_to", lambda folder: False)
+
+
+@pytest.mark.usefixtures("read_only_medium")
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("name", ["plain.db", "a b?c#d%41é.db"])
+def test_a_closed_file_on_a_read_only_medium_is_read_and_nothing_is_put_beside_it(
+    tmp_path: Path, path: Path, name: str, create: bool
+) -> None:
+    moved = path.rename(tmp_path / name)
+    before = moved.read_bytes()
+    with Journal.open(moved, create=create) as journal:
+        assert journal.list() == ()
+        assert [one.name for one in tmp_path.iterdir()] == [name]
+    assert moved.read_bytes() == before
+
+
+@pytest.mark.usefixtures("read_only_medium")
+def test_a_live_file_in_a_folder_of_another_user_is_read_through_its_log(
+    path: Path, writer: sa.Connection
+) -> None:
+    with writer.begin():
+        writer.exec_driver_sql(INSERT.format(id=1))
+    with Journal.open(path, create=False) as journal:
+        assert [info.name for info in journal.list()] == ["name"]
+
+
+@pytest.mark.usefixtures("read_only_medium")
+def test_a_log_that_cannot_be_read_on_a_read_only_medium_is_not_passed_over(
+    tmp_path: Path, path: Path, writer: sa.Connection
+) -> None:
+    with writer.begin():
+        writer.exec_driver_sql(INSERT.format(id=1))
+    copy = tmp_path / "medium" / "run.db"
+    copy.parent.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    with pytest.raises(JournalError, match="together with its -wal file to a writable folder"):
+        Journal.open(copy, create=False)
+
+
+@pytest.mark.parametrize("engine_of", [writing_engine, reading_engine])
+def test_only_a_migration_makes_a_file(path: Path, engine_of: Callable[[sa.URL], sa.Engine]) -> None:
+    engine = engine_of(store_url(path))
+    path.unlink()
+    with pytest.raises(JournalError, match="unable to open"), database_errors("gone"):
+        engine.connect()
+    assert not path.exists()
+
+
+def test_a_relative_path_means_the_same_file_after_a_change_of_folder(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Journal.open(path.name) as journal, journal.record() as recorder:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        recorder.append(record(opened()))
+        recorder.flush()
+        assert recorder.durable_seq == 1

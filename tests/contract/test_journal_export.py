@@ -1,16 +1,37 @@
 """A journal in files is the journal: it verifies, replays and audits as the database it came from does."""
 
+import dataclasses
+import errno
+import os
+import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kvledger.core.errors import InvalidArgument, JournalError, NotExported, UnknownJournal
+from kvledger.core.errors import (
+    InvalidArgument,
+    JournalError,
+    JournalFormatError,
+    NotExported,
+    UnknownJournal,
+)
 from kvledger.journal import Journal, JournalReader, StoredTransaction
 from kvledger.journal.audit import audit
+from kvledger.journal.audit.verdict import NOT_HERE
+from kvledger.journal.chain import transaction_hash
 from kvledger.journal.database import writing_engine
 from kvledger.journal.export import ExportedJournal, Pruned, export_journal, prune_rows
-from kvledger.journal.export.write import ExportFormat
+from kvledger.journal.export.check import _hashed as hashed_event
+from kvledger.journal.export.check import _hashed_head as hashed_head
+from kvledger.journal.export.hold import LOCK_NAME, FolderBusy, folder_held
+from kvledger.journal.export.jsonl import JsonLinesReader, JsonLinesWriter
+from kvledger.journal.export.piece import Piece
+from kvledger.journal.export.prune import _remove_before
+from kvledger.journal.export.sums import kept_sum, sum_of, sum_path, write_sum
+from kvledger.journal.export.write import ExportFormat, _publish
+from kvledger.journal.reader import hash_of
 from kvledger.journal.replay import ReplayError, replay
 from tests.support.recorded_run import record_run, small_run
 from tests.support.stored_events import facts, short_story
@@ -41,6 +62,24 @@ def prune(journal: Journal, reader: JournalReader, before: int, exported: Path) 
         return prune_rows(engine, reader, before_seq=before, exported=exported)
     finally:
         engine.dispose()
+
+
+def forge(path: Path) -> None:
+    """Change a cell of the first transaction in a file of JSON lines, and recompute all that follows."""
+    piece = Piece(path, JsonLinesReader())
+    forged, link, later = [], piece.facts.previous_hash, 1
+    for cells in piece.cells():
+        changed = cells._replace(time_us=cells.time_us + later, previous_hash=link)
+        link, later = transaction_hash(link, hashed_head(changed)[:8], map(hashed_event, cells.events)), 0
+        kept = changed.checkpoint
+        if kept is not None:
+            kept = dataclasses.replace(kept, chain_hash=link)
+            kept = dataclasses.replace(kept, hash=hash_of(kept, epoch=piece.facts.journal.epoch))
+        forged.append(changed._replace(hash=link, checkpoint=kept))
+    writer = JsonLinesWriter(path, piece.facts)
+    writer.write(forged)
+    writer.close(piece.end.model_copy(update={"hash": link}))
+    write_sum(path, path)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -89,7 +128,8 @@ def test_an_export_goes_on_where_the_folder_ends(reader: JournalReader, tmp_path
     second = export_journal(reader, folder)
     third = export_journal(reader, folder)
     assert (second.transactions + first.transactions, third.path) == (len(small_run()), None)
-    assert len(list(folder.iterdir())) == 2
+    assert {path.suffix for path in folder.iterdir()} == {".jsonl", ".parquet", ".sha256"}
+    assert len(list(folder.iterdir())) == 4  # each with its sum beside it
     files = ExportedJournal.open(folder)
     assert list(files.verify()) == []
     assert audit(files).verdict == "pass"
@@ -108,7 +148,11 @@ def test_pruned_events_are_read_from_the_files_and_the_rest_from_the_database(
     assert (list(journal.verify()), reader.head()) == ([], last)
 
     alone = audit(reader, chain=journal.verify())
-    assert (alone.verdict, alone.checkpoint_seq) == ("pass", pruned.checkpoint_seq)
+    assert (alone.verdict, alone.checkpoint_seq) == ("unverified", pruned.checkpoint_seq)
+    assert [(gap.first_seq, gap.last_seq, gap.reason) for gap in alone.gaps] == [
+        (1, pruned.checkpoint_seq, "not here")
+    ]
+    assert NOT_HERE in alone.render()
     assert "begins: at the checkpoint" in alone.render()
     assert replay(reader, upto=pruned.checkpoint_seq + 50).checkpoint_seq == pruned.checkpoint_seq
     with pytest.raises(ReplayError, match="no checkpoint stands"):
@@ -135,7 +179,8 @@ def test_all_may_go_and_the_journal_still_says_where_it_stands(
     assert list(reader.transactions()) == []
     assert (reader.head().seq, reader.head().number) == (seq, number)
     assert replay(reader).seq == seq
-    assert audit(reader, chain=journal.verify()).verdict == "pass"
+    alone = audit(reader, chain=journal.verify())
+    assert (alone.verdict, alone.counts.events) == ("unverified", 0)
     assert audit(ExportedJournal.open(tmp_path, rest=reader)).verdict == "pass"
 
 
@@ -178,8 +223,134 @@ def test_a_piece_from_the_middle_can_be_read_alone(
     export_journal(reader, tmp_path / "then")
     files = ExportedJournal.open(tmp_path / "then")
     verdict = audit(files, chain=files.verify())
-    assert (verdict.verdict, verdict.checkpoint_seq) == ("pass", pruned.checkpoint_seq)
+    assert (verdict.verdict, verdict.checkpoint_seq) == ("unverified", pruned.checkpoint_seq)
     assert replay(files).state.digest() == replay(reader).state.digest()
+
+
+def test_two_exports_into_one_folder_take_turns(reader: JournalReader, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    both = threading.Barrier(4)
+    failed: list[BaseException] = []
+
+    def export(upto: int | None) -> None:
+        both.wait()
+        try:
+            export_journal(reader, folder, upto_seq=upto)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=export, args=(upto,)) for upto in (None, 300, 600, None)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    files = ExportedJournal.open(folder)
+    assert list(files.verify()) == []
+    assert files.head() == reader.head()
+    assert {path.suffix for path in folder.iterdir()} == {".parquet", ".sha256"}
+
+
+def test_a_folder_where_another_is_at_work_is_left_alone(
+    journal: Journal, reader: JournalReader, tmp_path: Path
+) -> None:
+    export_journal(reader, tmp_path)
+    before = sorted(tmp_path.iterdir())
+    engine = writing_engine(journal.url)
+    with folder_held(tmp_path):
+        with pytest.raises(FolderBusy, match="is at work in"):
+            export_journal(reader, tmp_path, wait_s=0)
+        with pytest.raises(FolderBusy, match="is at work in"):
+            prune_rows(engine, reader, before_seq=801, exported=tmp_path, wait_s=0)
+    assert sorted(tmp_path.iterdir()) == before
+    assert prune_rows(engine, reader, before_seq=801, exported=tmp_path, wait_s=0).events > 0
+    engine.dispose()
+
+
+def test_what_a_killed_export_left_behind_neither_stays_nor_stops_the_next(
+    reader: JournalReader, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / f"{reader.info.epoch[:12]}-000000000001.1-0000.part").write_text("cut")
+    (folder / LOCK_NAME).write_text("")
+    kept = folder / "other-000000000001.1-0000.part"
+    kept.write_text("of another journal")
+    path = export_journal(reader, folder).path
+    assert path is not None
+    assert sorted(folder.iterdir()) == sorted([path, sum_path(path), kept])
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_stands_under_the_name_of_a_piece_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def no_links(*paths: object) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    part, path = tmp_path / "new.part", tmp_path / "piece.parquet"
+    part.write_text("mine")
+    _publish(part, path)
+    assert sorted(tmp_path.iterdir()) == [path, sum_path(path)]
+    part.write_text("another")
+    with pytest.raises(JournalError, match="is not replaced"):
+        _publish(part, path)
+    assert (path.read_text(), kept_sum(path)) == ("mine", sum_of(path))
+
+
+def test_of_two_pieces_that_overlap_the_one_that_may_go_is_named(
+    reader: JournalReader, tmp_path: Path
+) -> None:
+    less = export_journal(reader, tmp_path / "less", upto_seq=300, form="jsonl").path
+    more = export_journal(reader, tmp_path / "more").path
+    assert less is not None
+    assert more is not None
+    shutil.copy(less, more.parent)
+    with pytest.raises(JournalFormatError, match=f"overlap.*: remove {less.name}$"):
+        ExportedJournal.open(more.parent)
+    (more.parent / less.name).unlink()
+    assert list(ExportedJournal.open(more.parent).verify()) == []
+
+
+def test_a_prune_that_another_has_overtaken_removes_nothing_more(
+    journal: Journal, reader: JournalReader, tmp_path: Path
+) -> None:
+    export_journal(reader, tmp_path)
+    first = reader.checkpoint_seqs()[0]
+    prune(journal, reader, 801, tmp_path)
+    engine = writing_engine(journal.url)
+    with engine.begin() as connection:
+        assert _remove_before(connection, reader.info.id, first) == (0, 0)
+    engine.dispose()
+    assert list(journal.verify()) == []
+
+
+def test_an_exported_piece_that_was_recomputed_as_a_whole_does_not_join_the_rows_that_remain(
+    journal: Journal, reader: JournalReader, tmp_path: Path
+) -> None:
+    path = export_journal(reader, tmp_path, upto_seq=900, form="jsonl").path
+    assert path is not None
+    prune(journal, reader, 801, tmp_path)
+    forge(path)
+    assert list(ExportedJournal.open(tmp_path).verify()) == []  # by itself nothing can tell
+    with pytest.raises(JournalFormatError, match="another hash"):
+        ExportedJournal.open(tmp_path, rest=reader)
+
+
+def test_files_that_go_further_than_the_database_must_agree_with_it_where_it_ends(
+    store: str, reader: JournalReader, tmp_path: Path
+) -> None:
+    path = export_journal(reader, tmp_path, form="jsonl").path
+    assert path is not None
+    change(store, "DELETE FROM events WHERE seq > 700")
+    change(store, "DELETE FROM checkpoints WHERE seq > 700")
+    change(store, "DELETE FROM transactions WHERE first_seq + event_count - 1 > 700")
+    assert ExportedJournal.open(tmp_path, rest=reader).head().seq > 700
+    forge(path)
+    with pytest.raises(JournalFormatError, match="another hash"):
+        ExportedJournal.open(tmp_path, rest=reader)
 
 
 @pytest.mark.parametrize("bad", [{"form": "csv"}, {"upto_seq": 0}])

@@ -273,6 +273,8 @@ def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(tmp_path: Path
         ("sqlite:///:memory:", InvalidArgument),
         ("sqlite:///run.db?mode=memory", InvalidArgument),
         ("://", InvalidArgument),
+        ("zero\0.db", InvalidArgument),
+        ("half a pair \ud800.db", InvalidArgument),
         ("mysql://host/db", JournalError),
         ("postgresql://host", InvalidArgument),
         ("postgresql+psycopg2://host/db", InvalidArgument),
@@ -293,6 +295,13 @@ def test_a_folder_or_a_file_in_no_folder_is_refused(tmp_path: Path) -> None:
 def test_a_recording_that_cannot_be_is_refused_before_anything_is_stored(journal: Journal, how: Any) -> None:
     with pytest.raises(InvalidArgument):
         journal.record(**how)
+    assert journal.list() == ()
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\0", 5, None])
+def test_a_name_that_cannot_be_stored_is_refused_before_anything_is(journal: Journal, name: Any) -> None:
+    with pytest.raises(InvalidArgument, match="name"):
+        journal.record(name=name)
     assert journal.list() == ()
 
 

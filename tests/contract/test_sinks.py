@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvledger.core import CacheConfig, HybridCache
+from kvledger.core.errors import JournalError
 from kvledger.core.events import EventSink, MemorySink
 from kvledger.journal import Journal, StoredTransaction, number_transactions
 from kvledger.journal.audit import audit
@@ -78,3 +79,15 @@ def test_what_a_cache_does_replays_and_passes_from_every_sink(opened_sink: Open)
         assert replay(stored()).state.digest() == cache.digest()
         assert audit(stored()).counts.events == sum(len(one.events) for one in stored())
         assert not [finding for finding in audit(stored()).findings if finding.invariant != "chain"]
+
+
+def test_a_sink_takes_one_cache_and_refuses_a_second(opened_sink: Open) -> None:
+    config = CacheConfig(page_size=4, sliding_window=8, full_tokens=64, swa_tokens=64)
+    with opened_sink() as (sink, stored):
+        cache = HybridCache(config, sink=sink)
+        with pytest.raises(JournalError, match="already"):
+            HybridCache(config, sink=sink)
+        cache.alloc(4)
+        transactions = stored()
+        assert [one.op for one in transactions] == ["open", "alloc"]
+        assert replay(transactions).state.digest() == cache.digest()

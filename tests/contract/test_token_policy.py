@@ -1,5 +1,6 @@
 """Whatever of the tokens is kept, a journal proves the same; and what is not to be kept is in no byte."""
 
+import ast
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvledger import core
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import MemorySink, RolledBack
 from kvledger.journal import Journal
 from kvledger.journal.audit import audit
 from kvledger.journal.export import EXPORT_FORMATS, ExportedJournal, export_journal
 from kvledger.journal.replay import replay
+from kvledger.journal.stored_tokens import OWN_OPS, WITHHELD
 from kvledger.journal.tokens import HASH_BYTES, HashedTokens
 from tests.support.private_tokens import NAMESPACES, leaks_in, live_privately, private_tokens
 
@@ -117,6 +120,42 @@ def test_reasons_keep_the_name_of_an_exception_and_nothing_it_says(tmp_path: Pat
         ]
     assert found == ["LeakyError", "InvalidArgument"]
     assert reasons == ["LeakyError", "InvalidArgument", "withheld"]
+
+
+@pytest.mark.parametrize(("policy", "key"), POLICIES)
+def test_a_name_that_a_caller_gives_a_transaction_may_quote_tokens_and_is_withheld(
+    tmp_path: Path, policy: Any, key: bytes | None
+) -> None:
+    told = MemorySink()
+    live_privately(told)
+    token = int(private_tokens(0, 1)[0])
+    with Journal.open(tmp_path / "run.db") as journal:
+        with journal.record(tokens=policy, key=key) as recorder:
+            cache = live_privately(recorder)
+            with cache.transaction(f"op {token}"):
+                cache.evict(full_tokens=4)
+        found = [t.op for t in journal.reader().transactions()]
+        assert audit(journal.reader(), chain=journal.verify()).verdict == "pass"
+    if policy == "full":
+        assert found[: len(told.transactions)] == [t.op for t in told.transactions]
+        assert found[-1] == f"op {token}"
+        return
+    # All but the callers' own are what the cache calls them.
+    assert found[: len(told.transactions)] == [
+        WITHHELD if t.op == "leak" else t.op for t in told.transactions
+    ]
+    assert found[-1] == WITHHELD
+    assert leaks_in(stored_bytes(tmp_path)) == set()
+
+
+def test_every_name_that_the_cache_gives_a_transaction_is_kept() -> None:
+    named: set[str] = set()
+    for path in Path(core.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Scope":
+                named |= {str(one.value) for one in call.args if isinstance(one, ast.Constant)}
+    assert len(named) > 10
+    assert named <= OWN_OPS
 
 
 def test_equal_prefixes_have_equal_hashes_in_two_journals_of_one_key(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.journal import Journal
 from kvledger.journal.audit import audit
 from kvledger.journal.export import ExportedJournal, export_journal
+from kvledger.journal.export.sums import sum_path, write_sum
 from tests.support.recorded_run import record_run, small_run
 
 
@@ -31,12 +32,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def pieces(folder: Path, tmp_path: Path) -> list[Path]:
     shutil.copytree(folder / "pieces", tmp_path / "pieces")
-    return sorted((tmp_path / "pieces").iterdir())
+    return sorted((tmp_path / "pieces").glob("*.parquet"))
 
 
 @pytest.fixture
 def lines(folder: Path, tmp_path: Path) -> Path:
-    (source,) = (folder / "lines").iterdir()
+    (source,) = (folder / "lines").glob("*.jsonl")
     shutil.copy(source, tmp_path / source.name)
     return tmp_path / source.name
 
@@ -85,7 +86,7 @@ def test_the_same_events_as_parquet_and_as_json_lines_overlap(pieces: list[Path]
 
 def test_a_piece_of_another_journal_does_not_fill_the_hole(pieces: list[Path], folder: Path) -> None:
     pieces[1].unlink()
-    (other,) = (folder / "other").iterdir()
+    (other,) = (folder / "other").glob("*.parquet")
     shutil.copy(other, pieces[1].parent / other.name)
     with Journal.open(folder / "run.db") as journal, pytest.raises(JournalFormatError, match="missing"):
         ExportedJournal.open(pieces[0].parent, rest=journal.reader(1))
@@ -113,7 +114,39 @@ def test_a_parquet_file_that_was_cut_is_refused(pieces: list[Path], part: float)
         ExportedJournal.open(pieces[0].parent)
 
 
-def test_a_changed_byte_anywhere_in_a_parquet_file_is_found_or_changes_nothing(pieces: list[Path]) -> None:
+def test_a_changed_bit_anywhere_in_a_file_with_its_sum_is_found(pieces: list[Path], lines: Path) -> None:
+    write_sum(lines, lines)
+    for path in (pieces[0], lines):
+        data = path.read_bytes()
+        for place in range(0, len(data), max(1, len(data) // 50)):
+            changed = bytearray(data)
+            changed[place] ^= 0x20
+            path.write_bytes(changed)
+            assert is_found(path), (path, place)
+        path.write_bytes(data)
+        assert not is_found(path)
+
+
+def test_a_sum_that_cannot_be_read_or_is_none_is_found(lines: Path) -> None:
+    for bad in ("", "no sum", "\xff", "0" * 10_000):
+        sum_path(lines).write_text(bad)
+        assert is_found(lines), bad
+    sum_path(lines).unlink()
+    sum_path(lines).mkdir()
+    assert is_found(lines)
+
+
+def test_a_file_without_its_sum_is_said_to_be_unverified_outside_its_cells(
+    lines: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert list(ExportedJournal.open(lines).verify()) == []
+    assert "no SHA-256 stands beside" in caplog.text
+
+
+def test_a_changed_byte_in_a_parquet_file_without_a_sum_is_found_or_changes_nothing(
+    pieces: list[Path],
+) -> None:
+    sum_path(pieces[0]).unlink()
     data = pieces[0].read_bytes()
     whole = [one.hash for one in ExportedJournal.open(pieces[0]).transactions()]
     missed = 0
@@ -159,6 +192,16 @@ def test_a_line_that_is_no_transaction_is_found(lines: Path, damage: Callable[[s
     text[4] = damage(text[4])
     lines.write_text("\n".join(text) + "\n", errors="surrogatepass")
     assert is_found(lines)
+
+
+@pytest.mark.parametrize(("row", "name"), [(0, "first_seq"), (0, "epoch"), (4, "op"), (-1, "events")])
+def test_a_name_that_is_given_twice_is_refused(lines: Path, row: int, name: str) -> None:
+    text = lines.read_text().splitlines()
+    assert f'"{name}":' in text[row]
+    text[row] = text[row].replace(f'"{name}":', f'"{name}":"another","{name}":', 1)
+    lines.write_text("\n".join(text) + "\n")
+    with pytest.raises(JournalFormatError, match="gives a name twice"):
+        list(ExportedJournal.open(lines).verify())
 
 
 def test_lines_that_are_gone_swapped_or_there_twice_are_found(lines: Path) -> None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +338,160 @@ def test_a_commit_whose_answer_was_lost_is_found_in_the_store_and_not_repeated(
         assert [one.seq for one in journal.reader().events()] == list(range(1, recorder.last_seq + 1))
         assert audit(journal.reader(), chain=journal.verify()).verdict == "pass"
         assert recorder.counters.events == recorder.last_seq
+
+
+def test_a_commit_whose_answer_was_lost_counts_and_halts_at_the_next(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal.open(store) as journal:
+        recorder = journal.record(durability="commit")
+        cache = HybridCache(CONFIG, sink=recorder)
+        writer: Any = recorder._writer
+        commit = writer._commit
+
+        def commit_and_lose_the_answer(*rows: Any) -> None:
+            commit(*rows)
+            raise StoreUnavailable("the connection was lost")
+
+        monkeypatch.setattr(writer, "_commit", commit_and_lose_the_answer)
+        cache.alloc(PAGE)
+        digest, seq = cache.digest(), recorder.durable_seq
+        with pytest.raises(JournalError, match=f"after seq {seq} .*the connection was lost"):
+            cache.alloc(PAGE)
+        with pytest.raises(JournalError):
+            recorder.close()
+        assert journal.reader().head().seq == seq == recorder.last_seq
+        assert stored_digest(journal) == digest == cache.digest()
+
+
+def test_a_commit_whose_fate_cannot_be_learnt_says_so(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Journal.open(store) as journal:
+        recorder = journal.record(durability="commit")
+        cache = HybridCache(CONFIG, sink=recorder)
+
+        def away(*rows: Any) -> None:
+            raise StoreUnavailable("the server is away")
+
+        monkeypatch.setattr(recorder._writer, "_commit", away)
+        monkeypatch.setattr(recorder._writer, "resync", away)
+        with pytest.raises(JournalError, match="whether the batch that failed was stored is not known"):
+            cache.alloc(PAGE)
+        with pytest.raises(JournalError):
+            recorder.close()
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def move(path: Path) -> None:
+    path.rename(path.with_name("moved.db"))
+
+
+def replace(path: Path) -> None:
+    """By a fresh store, in which somebody else has started a journal of the same id."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").rename(f"{path}-old{suffix}")
+    with Journal.open(path) as journal:
+        journal.record().close()
+
+
+@pytest.mark.parametrize("take_away", [delete, move, replace])
+@pytest.mark.parametrize("durability", ["commit", "background"])
+def test_nothing_is_durable_in_a_file_that_was_taken_away(
+    tmp_path: Path, take_away: Callable[[Path], None], durability: Any
+) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path) as journal:
+        recorder = journal.record(durability=durability)
+        cache = HybridCache(CONFIG, sink=recorder)
+        recorder.flush()
+        seq = recorder.durable_seq
+        take_away(path)
+        with suppress(JournalError):  # at once or at the flush, as the durability says
+            cache.alloc(PAGE)
+        with pytest.raises(JournalError, match="removed or replaced"):
+            recorder.flush()
+        with pytest.raises(JournalError, match="removed or replaced"):
+            recorder.close()
+    assert recorder.durable_seq == seq
+    if take_away is replace:
+        with Journal.open(path) as journal:
+            assert journal.reader().head().seq == 0
+    else:
+        assert not path.exists()
+
+
+def test_a_write_ahead_log_that_was_removed_ends_the_recording(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        recorder = journal.record(durability="commit")
+        cache = HybridCache(CONFIG, sink=recorder)
+        (tmp_path / "run.db-wal").unlink()
+        with suppress(JournalError):  # it may be found in the file after all, once the old log was let go
+            cache.alloc(PAGE)
+        with pytest.raises(JournalError, match=r"write-ahead log of .* was removed"):
+            cache.alloc(PAGE)
+        with pytest.raises(JournalError, match="write-ahead log"):
+            recorder.close()
+        assert journal.reader().head().seq == recorder.durable_seq
+
+
+def test_a_degraded_recorder_does_not_go_on_in_another_store(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        recorder = journal.record(on_failure="degrade")
+        cache = HybridCache(CONFIG, sink=recorder)
+        recorder.flush()
+        seq = recorder.durable_seq
+        replace(tmp_path / "run.db")
+        cache.alloc(PAGE)
+        until(lambda: not recorder._thread.is_alive(), recorder)
+        with pytest.raises(JournalError, match="was replaced"):
+            cache.alloc(PAGE)
+        with pytest.raises(JournalError, match="was replaced"):
+            recorder.close()
+        assert recorder.durable_seq == seq
+
+
+def test_a_degraded_recorder_goes_on_where_its_file_is_put_back(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path) as journal:
+        recorder = journal.record(on_failure="degrade")
+        cache = HybridCache(CONFIG, sink=recorder)
+        recorder.flush()
+        aside = [(Path(f"{path}{suffix}"), tmp_path / f"aside{suffix}") for suffix in ("", "-wal", "-shm")]
+        for one, other in aside:
+            one.rename(other)
+        use(cache)
+        until(lambda: recorder.degraded, recorder)
+        for one, other in aside:
+            if other.exists():
+                other.rename(one)
+        until(lambda: not recorder.degraded, recorder)
+        recorder.close()
+        assert (recorder.dropped_events, recorder.durable_seq) == (0, recorder.last_seq)
+        assert audit(journal.reader(), chain=journal.verify()).verdict == "pass"
+        assert stored_digest(journal) == cache.digest()
+
+
+@pytest.mark.parametrize("on_failure", ["halt", "degrade"])
+def test_an_error_of_the_upkeep_stops_no_recording_and_is_told_at_the_end(
+    store: str, on_failure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal.open(store) as journal:
+        recorder = journal.record(on_failure=on_failure, checkpoint_every=1)
+
+        def fail(**how: Any) -> bool:
+            raise OSError("the folder is on fire")
+
+        monkeypatch.setattr(recorder.keeper, "work", fail)
+        cache = HybridCache(CONFIG, sink=recorder)
+        use(cache, times=3)
+        recorder.flush()
+        with pytest.raises(JournalError, match=r"every event is stored, but .* on fire"):
+            recorder.close()
+        assert "on fire" in str(recorder.upkeep_problem)
+        assert journal.reader().head().seq == recorder.last_seq
+        assert stored_digest(journal) == cache.digest()
 
 
 def test_an_event_that_no_store_can_take_is_given_up_alone_and_at_once(store: str) -> None:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.cli.output import OK, VIOLATION, JsonOption, print_json, progress_bar, read_small_file
+from kvledger.tools.cli.output import (
+    OK,
+    VIOLATION,
+    JsonOption,
+    complain,
+    print_json,
+    progress_bar,
+    read_small_file,
+)
 from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
 
 if TYPE_CHECKING:
@@ -39,7 +47,14 @@ def audit_command(
     from kvledger.journal.audit.verdict import TAIL_KNOWN
     from kvledger.journal.export import is_exported
     from kvledger.journal.verify import ChainTally
-    from kvledger.tools.chain import breaks_in_files, breaks_of, check_chain, journal_of, open_anchor
+    from kvledger.tools.chain import (
+        breaks_in_files,
+        breaks_of,
+        check_chain,
+        journal_of,
+        journals_in,
+        open_anchor,
+    )
     from kvledger.tools.judge import judge, judge_source
     from kvledger.tools.sources import open_source
 
@@ -58,11 +73,15 @@ def audit_command(
             verdict = judge_source(opened, chain=in_files, progress=progress)
     else:
         with Journal.open(database, create=False) as store:
+            number = journal_of(store, journal, kept)
+            by_default = journal is None and kept is None and not as_json
+            journals = len(journals_in(store)) if by_default else 1
+            if journals > 1:
+                complain(f"the store holds {journals} journals; this is {number}, --journal names another")
             if chain:
-                report = check_chain(store, journal, kept)
+                report = check_chain(store, number, kept)
                 _say(report, as_json=as_json)
                 return OK if report.verdict == "pass" else VIOLATION
-            number = journal_of(store, journal, kept)
             with progress_bar() as progress:
                 found = breaks_of(store, number, kept, tally=tally)
                 verdict = judge(store, number, chain=found, progress=progress)
