@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from kvledger.tools.cli.output import OK, JsonOption, print_json
-from kvledger.tools.cli.stored import DatabaseArgument, JournalOption
+from kvledger.tools.cli.stored import JournalOption, StoreArgument
 
 db_app = typer.Typer(help="The tables of a store: bring them up to date, or look which there are.")
 
 
 @db_app.command("upgrade")
-def upgrade_command(database: DatabaseArgument, as_json: Annotated[bool, JsonOption] = False) -> int:
+def upgrade_command(database: StoreArgument, as_json: Annotated[bool, JsonOption] = False) -> int:
     """Make the tables, or bring them up to this version. Rows stay; a second time changes nothing.
 
     Exit status: 0 done, 2 could not run.
@@ -31,7 +31,7 @@ def upgrade_command(database: DatabaseArgument, as_json: Annotated[bool, JsonOpt
 
 @db_app.command("current")
 def current_command(
-    database: DatabaseArgument,
+    database: StoreArgument,
     last_seq: Annotated[
         int | None,
         typer.Option("--last-seq", min=0, help="The last seq a scheduler knew of before it died."),

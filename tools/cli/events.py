@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from kvledger.tools.cli.output import OK, JsonOption, print_json
-from kvledger.tools.cli.stored import DatabaseArgument, JournalOption
+from kvledger.tools.cli.stored import JournalOption, StoreArgument
 
 LIMIT = 100
 """Events of one answer, unless more are asked for."""
@@ -21,7 +21,7 @@ FromOption = Annotated[
 
 
 def events_command(
-    database: DatabaseArgument,
+    database: StoreArgument,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", help="Of this kind; may be given more than once.")
     ] = None,
@@ -69,7 +69,7 @@ def events_command(
 
 
 def anomalies_command(
-    database: DatabaseArgument,
+    database: StoreArgument,
     first: FromOption = None,
     limit: LimitOption = LIMIT,
     journal: JournalOption = None,

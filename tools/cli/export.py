@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kvledger.tools.cli.output import OK, JsonOption
-from kvledger.tools.cli.stored import DatabaseArgument, JournalOption
+from kvledger.tools.cli.stored import JournalOption, StoreArgument
 from kvledger.tools.cli.tables import show_document
 
 
@@ -19,7 +19,7 @@ class FormatChoice(StrEnum):
 
 
 def export_command(
-    database: DatabaseArgument,
+    database: StoreArgument,
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the file; what stands there is not repeated.")
     ],

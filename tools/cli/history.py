@@ -7,7 +7,7 @@ import typer
 from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli.events import LIMIT, LimitOption
 from kvledger.tools.cli.output import OK, JsonOption, print_json
-from kvledger.tools.cli.stored import DatabaseArgument, JournalOption
+from kvledger.tools.cli.stored import JournalOption, StoreArgument
 
 history_app = typer.Typer(help="What befell a slot, a node or a request.")
 
@@ -16,7 +16,7 @@ LastOption = Annotated[int | None, typer.Option("--to", min=1, help="Last seq to
 
 @history_app.command("slot")
 def history_slot(
-    database: DatabaseArgument,
+    database: StoreArgument,
     slot: Annotated[int, typer.Argument(help="Number of the slot.", min=0)],
     swa: Annotated[bool, typer.Option("--swa", help="A slot of the SWA pool, not of the Full pool.")] = False,
     first: Annotated[int, typer.Option("--from", min=1, help="First seq to look at.")] = 1,
@@ -52,7 +52,7 @@ def history_slot(
 
 @history_app.command("node")
 def history_node(
-    database: DatabaseArgument,
+    database: StoreArgument,
     node: Annotated[int, typer.Argument(help="Id of the node.", min=0)],
     limit: LimitOption = LIMIT,
     journal: JournalOption = None,
@@ -78,7 +78,7 @@ def history_node(
 
 @history_app.command("request")
 def history_request(
-    database: DatabaseArgument,
+    database: StoreArgument,
     request: Annotated[str, typer.Argument(help="The request's id.")],
     limit: LimitOption = LIMIT,
     journal: JournalOption = None,

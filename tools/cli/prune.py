@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from kvledger.tools.cli.output import OK, JsonOption
-from kvledger.tools.cli.stored import DatabaseArgument, JournalOption
+from kvledger.tools.cli.stored import JournalOption, StoreArgument
 from kvledger.tools.cli.tables import show_document
 
 
 def prune_command(
-    database: DatabaseArgument,
+    database: StoreArgument,
     before: Annotated[
         int, typer.Option("--before", min=1, help="Seq: all up to the newest checkpoint below it goes.")
     ],

@@ -12,6 +12,7 @@ DatabaseArgument = Annotated[
     str,
     typer.Argument(metavar="DATABASE", help="The database, by URL or path; or a folder of exported files."),
 ]
+StoreArgument = Annotated[str, typer.Argument(metavar="DATABASE", help="The database, by URL or path.")]
 JournalOption = Annotated[
     int | None,
     typer.Option("--journal", min=1, help="Number of the journal in it. Default: the latest."),

@@ -7,14 +7,14 @@ import typer
 
 from kvledger.tools.cli.events import LARGEST_LIMIT
 from kvledger.tools.cli.output import OK
-from kvledger.tools.cli.stored import DatabaseArgument, JournalOption
+from kvledger.tools.cli.stored import JournalOption, StoreArgument
 
 PAUSE_SECONDS = 0.2
 """Between two looks at a journal that is followed: soon enough for a person, and no load."""
 
 
 def tail_command(
-    database: DatabaseArgument,
+    database: StoreArgument,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, max=LARGEST_LIMIT, help="How many of the last events.")
     ] = 20,
