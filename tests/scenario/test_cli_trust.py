@@ -225,6 +225,9 @@ def test_events_are_found_by_request_transaction_node_and_time(shell: Shell, dat
     )
     assert opened not in shell.document("events", database, "--until", opened["time"])["events"]
     assert shell.document("history", "request", database, request)["events"] == of_request
+    status, out, err = shell("history", "request", database, request, "--limit", "1")
+    assert (status, len(out.splitlines()), err) == (0, 1, "there are more: give a higher --limit\n")
+    assert shell("history", "request", database, request, "--limit", len(of_request))[2] == ""
     (deepest,) = shell.document("events", database, "--kind", "lock_released", "--limit", "1")["events"]
     created, *story = shell.document("history", "node", database, deepest["event"]["node"] or 1)["events"]
     assert created["event"]["kind"] in ("node_created", "node_split")

@@ -1,6 +1,6 @@
 """`kvledger history`: what befell a slot, a node or a request."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +8,9 @@ from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli.events import LIMIT, LimitOption
 from kvledger.tools.cli.output import OK, JsonOption, print_json
 from kvledger.tools.cli.stored import JournalOption, StoreArgument
+
+if TYPE_CHECKING:
+    from kvledger.tools.lookups import EventPage
 
 history_app = typer.Typer(help="What befell a slot, a node or a request.")
 
@@ -66,14 +69,7 @@ def history_node(
     with Journal.open(database, create=False) as store:
         reader = store.reader(journal)
         events = event_page(reader, node_history(reader, node), limit=limit)
-    if not events.events:
-        raise InvalidArgument(f"no event that is stored here tells of a node {node}")
-    if as_json:
-        print_json(events)
-    else:
-        for event in events.events:
-            typer.echo(event.line())
-    return OK
+    return _print_events(events, as_json=as_json, nothing=f"no event stored here tells of a node {node}")
 
 
 @history_app.command("request")
@@ -92,11 +88,18 @@ def history_request(
     with Journal.open(database, create=False) as store:
         reader = store.reader(journal)
         events = event_page(reader, request_history(reader, request), limit=limit)
+    return _print_events(events, as_json=as_json, nothing=f"no event names a request {request!r}")
+
+
+def _print_events(events: "EventPage", *, as_json: bool, nothing: str) -> int:
+    """A page of events, and whether it was cut; `nothing` is said, as an error, where there are none."""
     if not events.events:
-        raise InvalidArgument(f"no event names a request {request!r}")
+        raise InvalidArgument(nothing)
     if as_json:
         print_json(events)
-    else:
-        for event in events.events:
-            typer.echo(event.line())
+        return OK
+    for event in events.events:
+        typer.echo(event.line())
+    if events.next is not None:
+        typer.echo("there are more: give a higher --limit", err=True)
     return OK
