@@ -17,7 +17,6 @@ from kvledger.core.errors import (
     UnalignedLength,
     WrongThread,
 )
-from kvledger.core.events import EventSink, MemorySink, TransactionRecord
 from kvledger.core.pools import PageAllocator, PoolChanges
 from kvledger.core.requests import Request
 from kvledger.core.results import (
@@ -32,6 +31,7 @@ from kvledger.core.results import (
     Sizes,
     Statistics,
 )
+from kvledger.core.sinks import EventSink, MemorySink, TransactionRecord
 from kvledger.core.transaction import Savepoint, Transaction
 
 __all__ = [

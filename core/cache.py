@@ -21,16 +21,7 @@ from kvledger.core.errors import (
     StaleLease,
     TransactionError,
 )
-from kvledger.core.events import (
-    CacheOpened,
-    CallIgnored,
-    Cause,
-    Checkpoint,
-    EventSink,
-    Pages,
-    PlainTokens,
-    TokenForm,
-)
+from kvledger.core.events import CacheOpened, CallIgnored, Cause, Checkpoint, Pages
 from kvledger.core.eviction import evict
 from kvledger.core.held_pages import free_held, free_held_swa, take_pages
 from kvledger.core.ids import NodeId, RequestId
@@ -54,6 +45,7 @@ from kvledger.core.raw_insert import insert_row
 from kvledger.core.requests import Request, open_request
 from kvledger.core.reset import reset
 from kvledger.core.results import Evicted, Explanation, Inserted, Lease, Match, NodeView, Sizes, Statistics
+from kvledger.core.sinks import EventSink, PlainTokens, TokenForm
 from kvledger.core.state import CacheState, LeaseState
 from kvledger.core.transaction import Ledger, Scope, Transaction
 from kvledger.core.views import node_view, sizes, statistics

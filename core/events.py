@@ -1,4 +1,4 @@
-"""The vocabulary: one record per change of the cache's state, and the sink they go to.
+"""The vocabulary: one record per change of the cache's state.
 
 Events are past tense and carry facts, not commands: an event names every page it moved, so that a
 reader needs no cache to check it. In core they are slotted records that nobody changes after they
@@ -12,14 +12,13 @@ is the SWA peer that `full_pages[i]` had (frees) or got (allocations), 0 where t
 How each event changes state is in docs/events.md, told so that a reader can be written from it alone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
 
-from kvledger.core.errors import JournalError
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 
 Pages = npt.NDArray[np.int64]
@@ -457,77 +456,3 @@ Event = (
     | MappingSet
     | EventsDropped
 )
-
-
-@dataclass(slots=True)
-class TransactionRecord:
-    """One outermost transaction as it is handed to a sink, after it has ended in the cache.
-
-    `undone[i]` is 1 where `events[i]` was rolled back; `rolled_back` says that all of it was.
-    Core reads no clock: times are the sink's to add.
-    """
-
-    op: str
-    request_id: RequestId | None
-    events: list[Event]
-    undone: bytearray
-    rolled_back: bool = False
-    reason: str = ""
-
-
-class TokenForm(Protocol):
-    """What of the tokens and namespaces, which are private data, is stored and enters the digest.
-
-    A sink that stores another form than the tokens themselves has one in its attribute `token_form`.
-    Called by the cache for digests, and by the writer for events, on different threads.
-    """
-
-    def namespace(self, namespace: str) -> str:
-        """What stands for a namespace; distinct for distinct ones."""
-
-    def seed(self, namespace: str) -> bytes:
-        """What the first node under a namespace continues from."""
-
-    def node(self, above: bytes, tokens: bytes) -> bytes:
-        """What stands for a node's own `tokens` below one that `above` stands for."""
-
-
-class PlainTokens:
-    """The form that hides nothing: tokens as they are."""
-
-    def namespace(self, namespace: str) -> str:
-        """The namespace itself."""
-        return namespace
-
-    def seed(self, namespace: str) -> bytes:
-        """Nothing: tokens stand for themselves wherever they are."""
-        return b""
-
-    def node(self, above: bytes, tokens: bytes) -> bytes:
-        """The tokens themselves."""
-        return tokens
-
-
-class EventSink(Protocol):
-    """Where transactions go. `append` runs on the scheduler's thread before the cache commits."""
-
-    def append(self, transaction: TransactionRecord) -> None:
-        """Take one ended transaction; whatever is raised makes the cache undo it."""
-
-
-def opens_cache(transaction: TransactionRecord) -> bool:
-    """Whether a cache began with this transaction."""
-    return transaction.op == "open" and any(type(event) is CacheOpened for event in transaction.events)
-
-
-@dataclass(slots=True)
-class MemorySink:
-    """Keeps every transaction in a list: for tests and for embedding without a database."""
-
-    transactions: list[TransactionRecord] = field(default_factory=list)
-
-    def append(self, transaction: TransactionRecord) -> None:
-        """Keep the transaction. Raises JournalError for the opening of a second cache."""
-        if self.transactions and opens_cache(transaction):
-            raise JournalError("this sink already keeps the events of a cache: make another")
-        self.transactions.append(transaction)

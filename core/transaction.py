@@ -18,8 +18,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from kvledger.core.errors import InvalidArgument, InvariantViolation, TransactionError, WrongThread
-from kvledger.core.events import Event, EventSink, RollbackCause, RolledBack, TransactionRecord
+from kvledger.core.events import Event, RollbackCause, RolledBack
 from kvledger.core.ids import RequestId
+from kvledger.core.sinks import EventSink, TransactionRecord
 from kvledger.core.state import CacheState
 
 _Undo = tuple[Event | None, Any]
@@ -43,6 +44,7 @@ class Ledger:
     """The open transaction of one cache, and the way in and out of it."""
 
     __slots__ = (
+        "_began",
         "_broken",
         "_dead",
         "_ending",
@@ -62,6 +64,7 @@ class Ledger:
     def __init__(self, state: CacheState, sink: EventSink | None) -> None:
         self.state = state
         self.sink = sink
+        self._began: Callable[[], None] | None = getattr(sink, "begin", None)
         self.depth = 0
         self.op = ""
         self.request_id: RequestId | None = None
@@ -159,6 +162,8 @@ class Ledger:
             raise TransactionError("the cache cannot be changed while a transaction of it is ending")
         start = self.mark()
         if not self.depth:
+            if self._began is not None:
+                self._began()
             self.op = op
             self.request_id = request_id
             self._outermost = start

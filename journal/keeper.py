@@ -24,8 +24,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from kvledger.core.errors import JournalError, StoreUnavailable
-from kvledger.core.events import EventsDropped, TransactionRecord
+from kvledger.core.events import EventsDropped
 from kvledger.core.ids import Seq, TxnId
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import ChainHead, checkpoint_hash
 from kvledger.journal.database import database_errors
 from kvledger.journal.growth import Growth

@@ -7,7 +7,7 @@ the `Place` that they are given and end at another, from which the next batch go
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kvledger.core.events import TransactionRecord
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import hash_rows
 from kvledger.journal.codec import EncodedCells
 

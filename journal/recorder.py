@@ -27,8 +27,8 @@ from types import TracebackType
 from typing import Self
 
 from kvledger.core.errors import JournalError, StoreUnavailable
-from kvledger.core.events import TokenForm, TransactionRecord, opens_cache
 from kvledger.core.ids import Seq
+from kvledger.core.sinks import TokenForm, TransactionRecord, opens_cache
 from kvledger.journal.drain import SigtermDrain
 from kvledger.journal.durability import RecorderSettings
 from kvledger.journal.keeper import Keeper

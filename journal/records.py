@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from kvledger.core.errors import JournalFormatError
-from kvledger.core.events import Event, TransactionRecord
+from kvledger.core.events import Event
 from kvledger.core.ids import RequestId, Seq, TxnId
+from kvledger.core.sinks import TransactionRecord
 
 
 class UnreadableRow(JournalFormatError):

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from kvledger.core.events import CacheOpened, Event, EventsDropped, TransactionRecord
+from kvledger.core.events import CacheOpened, Event, EventsDropped
 from kvledger.core.ids import Seq, TxnId
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.effects import EFFECTS, end_transaction
 from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction
 from kvledger.journal.restore import decode_state

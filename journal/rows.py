@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from kvledger.core.errors import JournalError, StoreUnavailable
-from kvledger.core.events import CacheOpened, EventsDropped, TransactionRecord
+from kvledger.core.events import CacheOpened, EventsDropped
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import genesis_hash
 from kvledger.journal.codec import EncodedCells, check_name, encode_all
 from kvledger.journal.database import backend_of, database_errors, row_inserter, store_name

@@ -19,16 +19,14 @@ from kvledger.core.events import (
     NodeCreated,
     NodeDeleted,
     NodeSplit,
-    PlainTokens,
     PrefixInserted,
     PrefixMatched,
     RequestOpened,
     RollbackCause,
     RolledBack,
-    TokenForm,
-    TransactionRecord,
 )
 from kvledger.core.ids import NodeId
+from kvledger.core.sinks import PlainTokens, TokenForm, TransactionRecord
 from kvledger.journal.tokens import (
     POLICY_SETTING,
     TOKEN_BYTES,

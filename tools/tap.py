@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from kvledger.core.events import EventSink, Pages, SwaRecovered, TokenForm, TransactionRecord
+from kvledger.core.events import Pages, SwaRecovered
+from kvledger.core.sinks import EventSink, TokenForm, TransactionRecord
 from kvledger.tools.meter import Meter
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError
-from kvledger.core.events import TransactionRecord
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
 from kvledger.journal.audit import audit
 from kvledger.journal.keeper import Keeper

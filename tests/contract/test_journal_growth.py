@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, JournalError
-from kvledger.core.events import TransactionRecord
 from kvledger.core.ids import Seq, TxnId
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
 from kvledger.journal.audit import audit
 from kvledger.journal.export import ExportedJournal

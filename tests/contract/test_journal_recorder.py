@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kvledger.core.errors import JournalError
-from kvledger.core.events import EventSink, Evicted, MappingSet
+from kvledger.core.events import Evicted, MappingSet
+from kvledger.core.sinks import EventSink
 from kvledger.journal import Journal, Recorder, recorder
 from kvledger.journal.durability import RecorderSettings
 from kvledger.journal.rows import Submission, WriterCounters
@@ -344,7 +345,8 @@ def test_two_recorders_in_one_store_keep_their_journals_apart(journal: Journal) 
 SCRIPT = """
 import os, signal, sys, warnings
 from kvledger.core.errors import JournalError
-from kvledger.core.events import Evicted, TransactionRecord
+from kvledger.core.events import Evicted
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 
 warnings.simplefilter("ignore")

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError, UnknownJournal
-from kvledger.core.events import Evicted, NodeSplit, TransactionRecord
+from kvledger.core.events import Evicted, NodeSplit
 from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import (
     EventFilter,
     Journal,

@@ -73,7 +73,8 @@ def test_recorders_on_threads_keep_dense_journals_and_readers_never_see_a_hole(j
 
 SCRIPT = """
 import sys
-from kvledger.core.events import Evicted, TransactionRecord
+from kvledger.core.events import Evicted
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 name = sys.argv[2]
 with Journal.open(sys.argv[1]) as journal, journal.record(name=name) as recorder:

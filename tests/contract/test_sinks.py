@@ -8,7 +8,7 @@ import pytest
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.errors import JournalError
-from kvledger.core.events import EventSink, MemorySink
+from kvledger.core.sinks import EventSink, MemorySink
 from kvledger.journal import Journal, StoredTransaction, number_transactions
 from kvledger.journal.audit import audit
 from kvledger.journal.replay import replay

@@ -10,7 +10,8 @@ import pytest
 
 from kvledger import core
 from kvledger.core.errors import InvalidArgument
-from kvledger.core.events import MemorySink, RolledBack
+from kvledger.core.events import RolledBack
+from kvledger.core.sinks import MemorySink
 from kvledger.journal import Journal
 from kvledger.journal.audit import audit
 from kvledger.journal.export import EXPORT_FORMATS, ExportedJournal, export_journal

@@ -14,7 +14,8 @@ import pytest
 
 from kvledger.core import HybridCache, Lease, Request
 from kvledger.core.errors import CacheError, InvariantViolation, JournalError, StaleLease
-from kvledger.core.events import Event, MemorySink, TransactionRecord
+from kvledger.core.events import Event
+from kvledger.core.sinks import MemorySink, TransactionRecord
 from kvledger.core.state import CacheState
 from tests.support.witness import Witness, open_cache
 

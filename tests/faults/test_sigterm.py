@@ -17,7 +17,8 @@ from tests.support.stored_events import record
 
 SCRIPT = """
 import os, signal, sys
-from kvledger.core.events import Evicted, TransactionRecord
+from kvledger.core.events import Evicted
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 
 def previous(number, frame):

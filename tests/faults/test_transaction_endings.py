@@ -17,8 +17,9 @@ from kvledger.core.errors import (
     TransactionError,
     WrongThread,
 )
-from kvledger.core.events import Evicted, PagesAllocated, RolledBack, TransactionRecord
+from kvledger.core.events import Evicted, PagesAllocated, RolledBack
 from kvledger.core.page_table import PageTable
+from kvledger.core.sinks import TransactionRecord
 from kvledger.core.state import CacheState
 from kvledger.journal.audit import audit
 from kvledger.journal.records import number_transactions

@@ -3,7 +3,7 @@
 import pytest
 
 from kvledger.core.errors import JournalError
-from kvledger.core.events import MemorySink, TransactionRecord
+from kvledger.core.sinks import MemorySink, TransactionRecord
 from tests.scenario.dsl import Story, tokens
 
 

@@ -28,8 +28,8 @@ from kvledger.core.events import (
     RolledBack,
     SwaRecovered,
     SwaTombstoned,
-    TransactionRecord,
 )
+from kvledger.core.sinks import TransactionRecord
 
 OPEN = -1
 """Stands for a stamp, an epoch or a length that a story does not care about."""

@@ -40,9 +40,9 @@ from kvledger.core.events import (
     SwaLockReleased,
     SwaRecovered,
     SwaTombstoned,
-    TransactionRecord,
 )
 from kvledger.core.ids import LeaseId, NodeId, RequestId
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.audit import Finding, Verdict
 from kvledger.journal.records import StoredTransaction, number_transactions
 from tests.support.filling import OPEN, SOMEBODY, UNCOUNTED, filled

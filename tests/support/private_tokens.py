@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from kvledger.core import CacheConfig, HybridCache, InvalidArgument
-from kvledger.core.events import EventSink
+from kvledger.core.sinks import EventSink
 
 FIRST_TOKEN = 1_511_001_234
 """0x5A0FF892 and up: no page, seq or length of these tests, in any byte order or in decimal, is near it."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.errors import OutOfSlots
-from kvledger.core.events import MemorySink, TransactionRecord
+from kvledger.core.sinks import MemorySink, TransactionRecord
 from kvledger.journal import Journal, JournalReader
 
 PAGE = 4

@@ -13,8 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from kvledger.core import events as vocabulary
-from kvledger.core.events import EVENTS, Event, Origin, TransactionRecord
+from kvledger.core.events import EVENTS, Event, Origin
 from kvledger.core.ids import NodeId, RequestId
+from kvledger.core.sinks import TransactionRecord
 
 seeded = settings(derandomize=True, deadline=None)
 """The same examples in every run, however slow the machine."""

@@ -6,7 +6,7 @@ two digests must be one. `verdict()` lets the audit read the whole journal.
 """
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.core.events import MemorySink
+from kvledger.core.sinks import MemorySink
 from kvledger.journal.audit import audit
 from kvledger.journal.records import number_transactions
 from kvledger.journal.replay import Fold

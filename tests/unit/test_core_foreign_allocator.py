@@ -7,8 +7,9 @@ import pytest
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.errors import OutOfSlots
-from kvledger.core.events import MemorySink, Pages
+from kvledger.core.events import Pages
 from kvledger.core.pools import PageAllocator, PoolChanges
+from kvledger.core.sinks import MemorySink
 from tests.support.witness import Witness
 
 CONFIG = CacheConfig(page_size=2, sliding_window=4, full_tokens=32, swa_tokens=32)

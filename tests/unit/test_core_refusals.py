@@ -22,7 +22,7 @@ from kvledger.core.errors import (
     UnalignedLength,
     WrongThread,
 )
-from kvledger.core.events import MemorySink
+from kvledger.core.sinks import MemorySink
 from tests.support.witness import open_cache
 
 TREE = list(range(1, 17))

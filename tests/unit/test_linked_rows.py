@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvledger.core.errors import JournalError
-from kvledger.core.events import (
-    Evicted,
-    LockReleased,
-    NodeDeleted,
-    NodeSplit,
-    NodeTouched,
-    TransactionRecord,
-)
+from kvledger.core.events import Evicted, LockReleased, NodeDeleted, NodeSplit, NodeTouched
 from kvledger.core.ids import RequestId
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import transaction_hash
 from kvledger.journal.codec import encode, encode_all
 from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, Place, link_batch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.core.events import MemorySink
+from kvledger.core.sinks import MemorySink
 from kvledger.journal.audit import audit
 from kvledger.journal.records import StoredTransaction, number_transactions
 from kvledger.journal.replay import replay

@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from kvledger.core.errors import JournalError
-from kvledger.core.events import (
-    CacheReset,
-    Event,
-    MemorySink,
-    Origin,
-    RecoveryMode,
-    SwaRecovered,
-    TransactionRecord,
-)
+from kvledger.core.events import CacheReset, Event, Origin, RecoveryMode, SwaRecovered
 from kvledger.core.ids import NodeId, RequestId
+from kvledger.core.sinks import MemorySink, TransactionRecord
 from kvledger.tools.meter import Meter
 from kvledger.tools.tap import TapSink
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from kvledger.core.events import TransactionRecord
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.audit import audit
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.core.events import EventSink
+from kvledger.core.sinks import EventSink
 from kvledger.journal import Journal
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.progress import Progress

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.core.events import EventSink, MemorySink, TransactionRecord
+from kvledger.core.sinks import EventSink, MemorySink, TransactionRecord
 from kvledger.tools.meter import Meter
 from kvledger.tools.presets import BUILTIN, TRACE, Preset
 from kvledger.tools.scheduler import Scheduler

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from kvledger.core.events import EventSink, MemorySink
+from kvledger.core.sinks import EventSink, MemorySink
 from kvledger.journal import Journal
 from kvledger.journal.recorder import Recorder
 from kvledger.tools.bench.environment import Environment, environment

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.core.events import TransactionRecord
+from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.durability import Durability
 from kvledger.journal.recorder import Recorder
