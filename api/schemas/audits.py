@@ -9,7 +9,7 @@ from kvledger.journal.audit.verdict import Verdict
 
 
 class AuditRequest(BaseModel):
-    """What to audit: up to `upto_seq` (None: to the end when it starts); `chain` re-reads every stored byte too."""
+    """What to audit: up to `upto_seq` (None: all there is); `chain` re-reads every stored byte too."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -37,7 +37,7 @@ class At(Answer):
 class Runs(Answer):
     """Page or slot numbers in the order of their tokens, as runs; `omitted` runs were left out at the end."""
 
-    total: Annotated[int, Field(ge=0, description="How many numbers there are in all, omitted ones included.")]
+    total: Annotated[int, Field(ge=0, description="How many numbers there are in all, with omitted ones.")]
     runs: tuple[Run, ...]
     omitted: int = 0
 

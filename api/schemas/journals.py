@@ -87,7 +87,7 @@ class Mark(Answer):
 
 
 class MarksOut(Answer):
-    """The time bar: only buckets in which something happened, in order; `first_time_us` is of its first seq."""
+    """The time bar: only buckets in which something happened; `first_time_us` is of its first seq."""
 
     first_seq: int
     last_seq: int

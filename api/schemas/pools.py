@@ -38,7 +38,7 @@ class PoolsOut(Answer):
 class OwnerRun(Answer):
     """`count` consecutive pages from `page` on in the same hands.
 
-    `place` "tree" has the node and the locks on it; "request" the request. `tombstone` is meant for Full pages.
+    `place` "tree" has the node and the locks on it; "request" the request. `tombstone` is told of Full pages.
     """
 
     page: int
@@ -51,7 +51,7 @@ class OwnerRun(Answer):
 
 
 class PoolMap(Answer):
-    """Pages [first_page, first_page + pages) of one pool by owner, as runs; page 0 is padding and is not told.
+    """Pages [first_page, first_page + pages) of one pool by owner, as runs; page 0 is padding, not told.
 
     Where there are more runs than `limit` the rest is left out: `pages` says how far this answer goes.
     """
@@ -98,7 +98,7 @@ class EvictionCandidate(Answer):
 
 
 class EvictionOut(Answer):
-    """What would go next if a pool ran short, first one first; computed from the state, nothing is changed."""
+    """What would go next if a pool ran short, first one first; nothing is changed."""
 
     at: At
     pool: PoolName
