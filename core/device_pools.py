@@ -2,7 +2,8 @@
 
 Tensors have `pages + 1` pages of slots: page 0 is padding. The mirror is `mapping_dtype[pages + 1]`,
 the SWA page beside each Full page, written once per transaction, at commit. KV is written by the
-engine through `write`, never while a transaction is open, so a rollback finds it untouched.
+engine through `write`, never while a transaction is open, so a rollback finds it untouched. With `poison`
+every slot that belongs to nobody holds NaN, so a read of one shows in whatever is computed from it.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa, Tran
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import FreePages
 from kvledger.core.inputs import Slots, as_slots
-from kvledger.core.page_table import CALLER, PageTable
+from kvledger.core.kv_checksum import Fingerprints, KVChecksum
+from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
 from kvledger.core.pools import PoolChanges
 
 
@@ -43,9 +45,13 @@ class DevicePools:
         self.k: dict[int, torch.Tensor] = {}
         self.v: dict[int, torch.Tensor] = {}
         self._is_swa: dict[int, bool] = {}
+        self._poisons = False
+        self._checksum: KVChecksum | None = None
         if config.layout is not None:
             shape = (config.layout.kv_heads, config.layout.head_dim)
             dtype = getattr(torch, config.layout.dtype)
+            elements = config.page_size * config.layout.kv_heads * config.layout.head_dim
+            self._checksum = KVChecksum(elements, dtype=dtype, device=self.device)
             for swa, layers, tokens in (
                 (False, config.layout.full_layers, config.full_tokens),
                 (True, config.layout.swa_layers, config.swa_tokens),
@@ -78,6 +84,8 @@ class DevicePools:
         """Frees, and one batched update of the mapping mirror."""
         self._free_full.give(changes.freed_full)
         self._free_swa.give(changes.freed_swa)
+        if self._poisons:
+            self._fill_with_nan(changes.freed_full, changes.freed_swa)
         if len(changes.mapped_full):
             if self._mirror_on_host is not None:
                 self._mirror_on_host[changes.mapped_full] = changes.mapped_swa
@@ -102,6 +110,39 @@ class DevicePools:
         if not array.flags.writeable:
             array = array.copy()
         return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+    def is_swa(self, layer: int) -> bool:
+        """Whether a layer of the layout keeps its KV in the SWA pool. InvalidArgument for no such layer."""
+        self._check_layer(layer)
+        return self._is_swa[layer]
+
+    def fingerprint(self, pages: Any) -> Fingerprints:
+        """Checksums of the KV bytes of Full pages: uint64[n, 2], of the Full layers and of the SWA layers.
+
+        Computed on the device. Pages with equal bytes have equal checksums, wherever they are; an SWA side
+        that a page does not have is 0. ForeignSlots for what is no page of the pool. O(bytes read).
+        """
+        full = as_slots(pages)
+        self._pages(full * self.page_size)
+        swa = self._bound().mapping[full]
+        there = np.flatnonzero(swa)
+        checksums: Fingerprints = np.zeros((len(full), 2), dtype=np.uint64)
+        if self._checksum is not None and len(full):
+            checksums[:, 0] = self._checksum.of(self._layers(swa=False), self.to_device(full))
+            checksums[there, 1] = self._checksum.of(self._layers(swa=True), self.to_device(swa[there]))
+        return checksums
+
+    def poison(self) -> None:
+        """Put NaN into the padding pages and all free ones, and from now on into what each commit frees.
+
+        For tests and proofs: every commit then writes over the KV of the pages it frees. TransactionError
+        inside an open transaction. O(free slots).
+        """
+        if self._busy():
+            raise TransactionError("KV cannot be written while a transaction is open")
+        table = self._bound()
+        self._fill_with_nan(np.flatnonzero(table.owner == FREE), np.flatnonzero(table.swa_state == SWA_FREE))
+        self._poisons = True
 
     def write(self, layer: int, slots: Any, k: Any, v: Any) -> None:
         """Write `k` and `v`, each [n, kv_heads, head_dim], for the Full slots `slots` (int64[n]).
@@ -146,6 +187,20 @@ class DevicePools:
         if not len(wrong) or self._busy():
             return []
         return [("mapping", f"the device maps Full page {int(wrong[0])} otherwise than the host")]
+
+    def _layers(self, *, swa: bool) -> list[torch.Tensor]:
+        """The tensors of one pool, `k` and `v` of each layer, in order of layers."""
+        layers = sorted(layer for layer, of_swa in self._is_swa.items() if of_swa is swa)
+        return [tensors[layer] for layer in layers for tensors in (self.k, self.v)]
+
+    def _fill_with_nan(self, full: Pages, swa: Pages) -> None:
+        """Pages of each pool, in all the layers that keep KV there."""
+        for of_swa, pages in ((False, full), (True, swa)):
+            if not len(pages):
+                continue
+            index = self.to_device(pages)
+            for tensor in self._layers(swa=of_swa):
+                tensor.view(-1, self.page_size, *tensor.shape[1:])[index] = float("nan")
 
     def _index(self, layer: int, slots: Slots, pages: Pages) -> torch.Tensor:
         """Where a layer keeps Full slots; an SWA layer looks in the device's mirror, as a kernel would.

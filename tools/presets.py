@@ -8,15 +8,21 @@ from kvledger.tools.scheduler.settings import SchedulerSettings
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """Cache sizes in tokens, the KV layout and the limits of a step."""
+    """Cache sizes in tokens, the KV layout and the limits of a step.
+
+    A `layout` of None is the model's own. Of a workload every `keep`-th token is kept, and its time runs
+    `hurry` times as fast: what small models get of one that is made for large pools.
+    """
 
     requests: int
     page_size: int
     window: int
     full_tokens: int
     swa_tokens: int
-    layout: KVLayout
+    layout: KVLayout | None
     settings: SchedulerSettings
+    keep: int = 1
+    hurry: int = 1
 
 
 BUILTIN = Preset(
@@ -40,3 +46,29 @@ TRACE = Preset(
     settings=SchedulerSettings(token_budget=2_048, max_running=64, step_ms=30),
 )
 """Pools of a real deployment's size. The KV per token is tiny, as only its content is of interest."""
+
+ENGINE = Preset(
+    requests=200,
+    page_size=4,
+    window=15,
+    full_tokens=2_048,
+    swa_tokens=768,
+    layout=None,
+    settings=SchedulerSettings(token_budget=128, max_running=24, step_ms=25),
+    keep=8,
+    hurry=8,
+)
+"""The built-in workload at an eighth, for models whose sliding layers see 15 tokens back."""
+
+ENGINE_TRACE = Preset(
+    requests=200,
+    page_size=4,
+    window=15,
+    full_tokens=6_144,
+    swa_tokens=1_536,
+    layout=None,
+    settings=SchedulerSettings(token_budget=128, max_running=24, step_ms=30),
+    keep=64,
+    hurry=8,
+)
+"""A trace at a sixty-fourth: its blocks of 512 tokens become 8."""

@@ -5,6 +5,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from kvledger.journal.audit import Finding, Verdict
+from kvledger.tools.engine.differences import LogitsReport
 
 
 class RunReport(BaseModel):
@@ -18,7 +19,8 @@ class RunReport(BaseModel):
     `stopped` is what ended the run before its workload did, None where nothing; `rejected` requests are
     too large for the pools, whoever else leaves, and were not served.
     `kv_reads` are slots compared, `kv_wrong` those that held anything but what their reader's tokens call
-    for; both are None where nothing was checked. `refused` were computed but not accepted by a commit.
+    for; both are None where nothing was read back. `logits` is what takes their place where a model computed
+    the KV, None where none did or nothing was checked. `refused` were computed but not accepted by a commit.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -59,12 +61,14 @@ class RunReport(BaseModel):
     kv_reads: int | None
     kv_wrong: int | None
     kv_findings: list[str]
+    logits: LogitsReport | None
     audit: Verdict
 
     @property
     def passed(self) -> bool:
-        """The workload was served, the audit found no violation and no read was wrong."""
-        return self.stopped is None and self.audit.verdict == "pass" and not self.kv_wrong
+        """The workload was served, the audit found no violation, and neither reads nor logits were wrong."""
+        wrong = self.kv_wrong or (self.logits is not None and self.logits.wrong)
+        return self.stopped is None and self.audit.verdict == "pass" and not wrong
 
 
 def print_report(report: RunReport, console: Console) -> None:
@@ -99,13 +103,27 @@ def _page(report: RunReport) -> RenderableType:
         "CPU time": f"{report.cache_seconds:.2f} s in the cache, "
         f"{report.journal_seconds:.2f} s in the journal "
         f"and {report.journal_writer_seconds:.2f} s in its writer's thread",
-        "KV read": kv,
     }
+    if report.logits is None:
+        rows["KV read"] = kv
+    else:
+        rows |= _logits(report.logits)
     lines = [Text.assemble((f"{name:<22}", "bold"), value) for name, value in rows.items()]
-    findings = [Text(finding, style="red") for finding in report.kv_findings]
+    told = report.kv_findings + ([] if report.logits is None else report.logits.findings)
+    findings = [Text(finding, style="red") for finding in told]
     if report.stopped is not None:
         findings.append(Text(f"stopped in step {report.steps:,}: {report.stopped}", style="bold red"))
     return Group(*lines, *findings, Text(), verdict_summary(report.audit))
+
+
+def _logits(logits: LogitsReport) -> dict[str, str]:
+    nans = f", {logits.nans:,} positions no number" if logits.nans else ""
+    return {
+        "logits": f"{logits.requests:,} requests, {logits.positions:,} positions "
+        f"against {logits.model} run alone ({logits.dtype})",
+        "logits off": f"{logits.wrong:,} requests by more than {logits.bar:g}{nans}; "
+        f"largest {logits.largest:.2g}, mean {logits.mean:.2g}",
+    }
 
 
 def verdict_summary(verdict: Verdict) -> RenderableType:

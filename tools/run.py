@@ -2,10 +2,11 @@
 
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,6 +17,9 @@ from kvledger.journal.database import store_name
 from kvledger.journal.durability import Durability
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
 from kvledger.journal.tokens import TokenPolicy, check_policy
+from kvledger.tools.engine.differences import LogitsReport
+from kvledger.tools.engine.library import require_transformers
+from kvledger.tools.engine.logits import LogitsCheck, run_alone
 from kvledger.tools.interrupt import interrupt_between_steps
 from kvledger.tools.judge import judge
 from kvledger.tools.kv_check import KVCheck
@@ -35,7 +39,9 @@ class RunSetup:
     """All that a run depends on besides its workload.
 
     `database` is a URL or a path; `tokens`, `token_key` and `checkpoint_every` are for `Journal.record`. With
-    `verify_kv` False nothing is written into the pool or read from it, whatever the layout.
+    `verify_kv` False nothing that was computed is checked. `model` names one of
+    `kvledger.tools.engine.models`, whose layout the configuration has to have; None writes synthetic KV,
+    where it is checked.
     """
 
     config: CacheConfig
@@ -47,6 +53,7 @@ class RunSetup:
     token_key: bytes | None = None
     checkpoint_every: int = DEFAULT_CHECKPOINT_EVENTS
     verify_kv: bool = True
+    model: str | None = None
 
 
 class RunInterrupted(Exception):
@@ -73,7 +80,7 @@ def run_workload(setup: RunSetup, workload: Workload, *, progress: Progress | No
     for a device or a configuration that cannot be used, what the journal raises, and RunInterrupted.
     """
     _check_device(setup.config.device)
-    with _one_torch_thread():
+    with one_torch_thread():
         return _run(setup, workload, progress)
 
 
@@ -82,6 +89,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
     interrupted = False
     stopped = None
     check_policy(setup.tokens, setup.token_key)
+    model = None if setup.model is None else _built(setup.model, setup.config)
     with Journal.open(setup.database, create=True) as journal:
         database = store_name(journal.url)
         with (
@@ -97,7 +105,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
         ):
             tap = TapSink(recorder, meter)
             cache = HybridCache(setup.config, sink=tap)
-            forward, check = _model(setup, cache)
+            engine = _engine(setup, cache, model)
             flush = meter.timed_journal(recorder.flush)
 
             def end_step() -> None:
@@ -107,9 +115,9 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
             scheduler = Scheduler(
                 cache,
                 settings=setup.settings,
-                forward=forward,
+                forward=engine.forward,
                 watch=Watch(
-                    check,
+                    engine.kv,
                     window=setup.config.sliding_window,
                     page_size=setup.config.page_size,
                     full_pages=setup.config.full_pages,
@@ -130,10 +138,12 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
         try:
             if interrupted:
                 raise KeyboardInterrupt
+            logits = None if engine.logits is None else engine.logits()
             verdict = judge(journal, recorder.journal_id, progress=progress)
         except KeyboardInterrupt:
             raise RunInterrupted(database, recorder.journal_id, recorder.durable_seq) from None
     counts, stats, written = scheduler.counts, cache.stats(), recorder.counters
+    check = engine.kv
     return RunReport(
         journal=recorder.journal_id,
         name=setup.name,
@@ -171,6 +181,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
         kv_reads=None if check is None else check.reads,
         kv_wrong=None if check is None else check.wrong,
         kv_findings=[] if check is None else [str(finding) for finding in check.findings],
+        logits=logits,
         audit=verdict,
     )
 
@@ -194,7 +205,7 @@ def _check_device(device: str) -> None:
 
 
 @contextmanager
-def _one_torch_thread() -> Iterator[None]:
+def one_torch_thread() -> Iterator[None]:
     """A step's batch is small: waking torch's other threads costs far more than they bring."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -204,10 +215,48 @@ def _one_torch_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _model(setup: RunSetup, cache: HybridCache) -> tuple[Forward, KVCheck | None]:
-    """The forward pass, and the check of what it wrote."""
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """The forward pass, and what checks it: the KV it wrote, or the logits it computed."""
+
+    forward: Forward
+    kv: KVCheck | None = None
+    logits: Callable[[], LogitsReport] | None = None
+
+
+def _built(name: str, config: CacheConfig) -> Any:
+    """The model, before a journal is started for it: it may be missing, or need another cache."""
+    require_transformers()
+    # Imported here because transformers is an extra, and takes seconds to load.
+    from kvledger.tools.engine.forward import check_fits
+    from kvledger.tools.engine.models import build_model
+
+    dtype = "float32" if config.layout is None else config.layout.dtype
+    model = build_model(name, window=config.sliding_window, dtype=dtype, device=config.device)
+    check_fits(model, config)
+    return model
+
+
+def _engine(setup: RunSetup, cache: HybridCache, model: Any) -> _Engine:
     layout: KVLayout | None = setup.config.layout
+    if model is not None:
+        return _model_engine(setup, cache, model)
     if layout is None or not setup.verify_kv:
-        return NoForward(), None
+        return _Engine(NoForward())
     codec = KVCodec(layout, setup.config.device)
-    return SyntheticForward(cache, layout, codec), KVCheck(cache, layout, codec)
+    return _Engine(SyntheticForward(cache, layout, codec), kv=KVCheck(cache, layout, codec))
+
+
+def _model_engine(setup: RunSetup, cache: HybridCache, model: Any) -> _Engine:
+    from kvledger.tools.engine.forward import ModelForward
+
+    if not setup.verify_kv:
+        return _Engine(ModelForward(cache, model, check=None))
+    check = LogitsCheck(run_alone(model))
+
+    def logits() -> LogitsReport:
+        """What is left of a run that stopped is compared as well."""
+        check.settle_rest()
+        return check.report(model=str(setup.model), dtype=str(model.dtype).removeprefix("torch."))
+
+    return _Engine(ModelForward(cache, model, check=check), logits=logits)

@@ -20,8 +20,7 @@ from kvledger.core import locking as locking_module
 from kvledger.core import matching as matching_module
 from kvledger.core.config import CacheConfig
 from kvledger.core.device_pools import DevicePools
-from kvledger.core.events import RecoveryMode, SwaRecovered
-from kvledger.core.insertion import FULL_AND_SWA, Insertion
+from kvledger.core.insertion import Insertion
 from kvledger.core.matching import Walk
 from kvledger.core.node import Node
 from kvledger.core.pools import PoolChanges
@@ -30,26 +29,7 @@ from kvledger.tools.presets import BUILTIN
 from kvledger.tools.report import RunReport
 from kvledger.tools.run import RunSetup, run_workload
 from kvledger.tools.workload import builtin_workload
-
-
-def replace_full_whoever_reads_it(insertion: Insertion, node: Node, start: int, end: int) -> None:
-    """Recovery as it was before the mend: the lock on the node is not looked at."""
-    row = insertion.row
-    incoming = row.part(start, end)
-    state = insertion.ledger.state
-    insertion.ledger.apply(
-        SwaRecovered(
-            node.id,
-            RecoveryMode.ADOPT_INCOMING,
-            node.full,
-            incoming,
-            state.pages.peers(incoming),
-            state.ticks(),
-            row.origin,
-            row.origin,
-        )
-    )
-    insertion._step(end, node, FULL_AND_SWA, 0)
+from tests.support.old_recovery import replace_full_whoever_reads_it
 
 
 def run_built_in(database: Path, *, locked_recovery: Literal["remap", "skip"] = "remap") -> RunReport:

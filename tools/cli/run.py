@@ -49,6 +49,15 @@ class EngineChoice(StrEnum):
     """What computes KV."""
 
     SYNTHETIC = "synthetic"
+    TRANSFORMERS = "transformers"
+
+
+class ModelChoice(StrEnum):
+    """A model with random weights, built here; see `kvledger.tools.engine.models`."""
+
+    GEMMA3 = "gemma3-tiny"
+    GEMMA2 = "gemma2-tiny"
+    GPT_OSS = "gpt-oss-tiny"
 
 
 def run_command(
@@ -105,29 +114,47 @@ def run_command(
         typer.Option("--checkpoint-every", min=0, help="Events between two stored full states, 0 for none."),
     ] = None,
     engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="What computes KV")
+        EngineChoice,
+        typer.Option("--engine", help="What computes KV: transformers is a model, on a thinned workload."),
     ] = EngineChoice.SYNTHETIC,
+    model: Annotated[
+        ModelChoice, typer.Option("--model", help="What --engine transformers runs.")
+    ] = ModelChoice.GEMMA3,
     verify_kv: Annotated[
         bool,
-        typer.Option("--verify-kv/--no-verify-kv", help="Check what running requests would read."),
+        typer.Option(
+            "--verify-kv/--no-verify-kv",
+            help="Check what running requests would read; of a model, its logits.",
+        ),
     ] = True,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Serve a workload through the cache with journaling on, then audit the journal.
 
-    Exit status: 0 passed, 1 a violation, wrong KV or a cache that failed in the middle, 2 could not run or
-    nothing was served, 130 interrupted.
+    Exit status: 0 passed, 1 a violation, wrong KV or logits, or a cache that failed in the middle, 2 could
+    not run or nothing was served, 130 interrupted.
     """
     # Everything heavy is imported here, so that --help and mistakes answer at once.
-    from kvledger.core.config import CacheConfig
+    from kvledger.core.config import CacheConfig, KVLayout
     from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
-    from kvledger.tools.presets import BUILTIN, TRACE
+    from kvledger.tools.engine.library import require_transformers
+    from kvledger.tools.engine.workload import VOCABULARY, ThinnedWorkload
+    from kvledger.tools.presets import BUILTIN, ENGINE, ENGINE_TRACE, TRACE
     from kvledger.tools.report import print_report
     from kvledger.tools.run import RunInterrupted, RunSetup, run_workload
     from kvledger.tools.trace import read_trace
-    from kvledger.tools.workload import builtin_workload
+    from kvledger.tools.workload import Workload, builtin_workload
 
-    preset = BUILTIN if trace is None else TRACE
+    layout: KVLayout | None
+    if engine is EngineChoice.SYNTHETIC:
+        preset = BUILTIN if trace is None else TRACE
+        layout = preset.layout if verify_kv else None
+    else:
+        require_transformers()
+        from kvledger.tools.engine.models import layout_by_name
+
+        preset = ENGINE if trace is None else ENGINE_TRACE
+        layout = layout_by_name(model.value)
     config = CacheConfig(
         page_size=page_size or preset.page_size,
         sliding_window=window or preset.window,
@@ -135,18 +162,22 @@ def run_command(
         swa_tokens=swa_tokens or preset.swa_tokens,
         device=device,
         locked_recovery=locked_recovery.value,
-        layout=preset.layout if verify_kv else None,
+        layout=layout,
     )
     settings = preset.settings
     if token_budget is not None:
         settings = settings.model_copy(update={"token_budget": token_budget})
     count = requests or preset.requests
+    workload: Workload
     if trace is None:
         name = f"run seed {seed}"
         workload = builtin_workload(count, seed=seed)
     else:
         name = f"run {trace.name}"
         workload = read_trace(trace, requests=count)
+    if engine is EngineChoice.TRANSFORMERS:
+        name = f"{name}, {model.value}"
+        workload = ThinnedWorkload(workload, keep=preset.keep, hurry=preset.hurry, vocabulary=VOCABULARY)
     setup = RunSetup(
         config=config,
         settings=settings,
@@ -157,6 +188,7 @@ def run_command(
         tokens=tokens.value,
         token_key=None if token_key_file is None else read_small_file(token_key_file, what="token key"),
         verify_kv=verify_kv,
+        model=model.value if engine is EngineChoice.TRANSFORMERS else None,
     )
     try:
         with progress_bar() as progress:

@@ -31,6 +31,9 @@ class Forward(Protocol):
     def run(self, batch: Sequence[Work]) -> None:
         """Write the KV of every position of the batch, in all layers."""
 
+    def leave(self, job: Job) -> None:
+        """Called once when the job will compute no more: it finished, was aborted or rejected."""
+
 
 class NoForward:
     """Bookkeeping alone: for a cache without tensors."""
@@ -40,6 +43,9 @@ class NoForward:
 
     def run(self, batch: Sequence[Work]) -> None:
         """Nothing to write."""
+
+    def leave(self, job: Job) -> None:
+        """Nothing to let go of."""
 
 
 class SyntheticForward:
@@ -62,3 +68,6 @@ class SyntheticForward:
             codes = np.concatenate([work.job.codes[layer][work.start : work.end] for work in batch])
             k, v = self._codec.encode(codes)
             self._cache.pool.write(layer, slots, k, v)
+
+    def leave(self, job: Job) -> None:
+        """Its codes go with the job."""

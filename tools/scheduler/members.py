@@ -71,6 +71,7 @@ class Members:
             self._counts.aborts += 1
         else:
             self._counts.finished += 1
+        self._forward.leave(job)
 
     def retract(self, job: Job) -> None:
         """Take `job` out of the batch: its computed KV is published, it waits at the head of the queue."""
@@ -88,6 +89,7 @@ class Members:
         with self._meter:
             job.live.abort()
         self._counts.aborts += 1
+        self._forward.leave(job)
 
     def _join(self, job: Job) -> None:
         if job.request is None:
@@ -123,3 +125,4 @@ class Members:
         if job.request is not None:
             with self._meter:
                 job.request.abort()
+        self._forward.leave(job)
