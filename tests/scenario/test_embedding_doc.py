@@ -1,0 +1,36 @@
+"""What docs/embedding.md shows is what happens."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from kvledger.tools.cli import app
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+
+
+def blocks(language: str) -> list[str]:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", DOCUMENT.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return [code for found, code in fenced if found == language]
+
+
+def run(code: str, folder: Path) -> str:
+    arguments = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(arguments, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_hybrid_models_share_prefixes_in_ten_lines_and_the_audit_passes(tmp_path: Path) -> None:
+    shared, _ = blocks("python")
+    (shown,) = blocks("")
+    assert len([line for line in shared.splitlines() if line]) <= 10
+    assert run(shared, tmp_path) == shown
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "run.db")]).exit_code == 0
+
+
+def test_the_engine_that_owns_its_memory_runs_and_the_audit_passes(tmp_path: Path) -> None:
+    _, engine = blocks("python")
+    run(engine, tmp_path)
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "engine.db")]).exit_code == 0

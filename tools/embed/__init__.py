@@ -1,0 +1,1 @@
+"""The cache inside schedulers that others wrote."""

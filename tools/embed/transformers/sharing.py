@@ -1,0 +1,188 @@
+"""`shared_prefixes`: a model whose continuous batching shares prefixes while a `with` block lasts.
+
+Cache, tensors and journal belong to the block, so prefixes outlive a call of `generate_batch`. At its end,
+however it comes, the model is as it was before, every request is closed and the journal is on disk.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.core.errors import InvalidArgument, InvariantViolation
+from kvledger.journal import Journal
+from kvledger.journal.database import store_name
+from kvledger.journal.durability import Durability
+from kvledger.journal.recorder import Recorder
+from kvledger.journal.tokens import TokenPolicy
+from kvledger.tools.embed.transformers.book import RequestBook
+from kvledger.tools.embed.transformers.memory import PagedMemory
+from kvledger.tools.embed.transformers.report import PrefixReport
+from kvledger.tools.embed.transformers.seam import Seam, check_free
+from kvledger.tools.embed.transformers.support import check_sizes, check_version, layout_of
+
+
+def shared_prefixes(
+    model: Any,
+    *,
+    full_tokens: int,
+    swa_tokens: int,
+    page_size: int = 16,
+    journal: str | PathLike[str] | None = None,
+    name: str = "transformers",
+    durability: Durability = "step",
+    tokens: TokenPolicy = "full",
+    token_key: bytes | None = None,
+    poison: bool = False,
+) -> "SharedPrefixes":
+    """Let the continuous batching of a hybrid model share prefixes; use the result in a `with` statement.
+
+    `full_tokens` and `swa_tokens` are the sizes of the pools of its full and sliding layers, whole pages of
+    `page_size` tokens; `page_size` and `num_blocks` of a ContinuousBatchingConfig then mean nothing.
+    `journal` is the URL or path of the database that a new journal `name` is added to, None for no journal;
+    `durability`, `tokens` and `token_key` as in `Journal.record`. With `poison` freed KV becomes NaN, which
+    shows in the logits of whoever reads it.
+
+    Raises UnsupportedSetup for a version of transformers or a model it does not work with, pydantic's
+    ValidationError for sizes that make no cache.
+    """
+    check_version()
+    layout = layout_of(model)
+    window = model.config.get_text_config().sliding_window - 1  # theirs counts the token itself
+    check_sizes(page_size=page_size, window=window, swa_tokens=swa_tokens)
+    config = CacheConfig(
+        page_size=page_size,
+        sliding_window=window,
+        full_tokens=full_tokens,
+        swa_tokens=swa_tokens,
+        device=str(model.device),
+        layout=layout,
+    )
+    recording = Recording(journal, name, durability, tokens, token_key)
+    return SharedPrefixes(model, config, recording, poison=poison)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Where and how a block is recorded: the arguments of `shared_prefixes` that say so."""
+
+    target: str | PathLike[str] | None = None
+    name: str = ""
+    durability: Durability = "step"
+    tokens: TokenPolicy = "full"
+    token_key: bytes | None = None
+
+
+class SharedPrefixes:
+    """What `shared_prefixes` gives: active between `with` and the end of its block, once."""
+
+    def __init__(self, model: Any, config: CacheConfig, recording: Recording, *, poison: bool) -> None:
+        self.config = config
+        self._model = model
+        self._recording = recording
+        self._poison = poison
+        self._journal: Journal | None = None
+        self._recorder: Recorder | None = None
+        self._memory: PagedMemory | None = None
+        self._book: RequestBook | None = None
+        self._undo = ExitStack()
+
+    # The block
+
+    def __enter__(self) -> Self:
+        if self._book is not None:
+            raise InvalidArgument("shared_prefixes is used once: make another for another block")
+        check_free(self._model)
+        with ExitStack() as undo:
+            how = self._recording
+            if how.target is not None:
+                self._journal = undo.enter_context(Journal.open(how.target))
+                recorder = self._journal.record(
+                    name=how.name, durability=how.durability, tokens=how.tokens, key=how.token_key
+                )
+                self._recorder = undo.enter_context(recorder)
+            layout = layout_of(self._model)
+            memory = PagedMemory(self.config, layout, poison=self._poison)
+            undo.callback(memory.close)
+            book = RequestBook(HybridCache(self.config, sink=self._recorder, pool=memory))
+            undo.callback(book.close)
+            flushed = self._recorder if how.durability == "step" else None
+            seam = Seam(self._model, book, memory, layout=layout, flush_each_step=flushed)
+            seam.put_in()
+            undo.callback(seam.take_out)
+            self._memory, self._book = memory, book
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo.__exit__(kind, error, trace)
+        failure = self._entered.failure
+        if error is None and failure is not None:
+            # The scheduler logs what stops its loop and returns what it has: it would pass unseen.
+            raise failure
+
+    # What it tells
+
+    @property
+    def journal_id(self) -> int | None:
+        """The number of the journal, None without one."""
+        return None if self._recorder is None else self._recorder.journal_id
+
+    def report(self) -> PrefixReport:
+        """What came of it so far; from any thread, during the block and after it."""
+        book = self._entered
+        with book.asking() as cache:
+            stats = cache.stats()
+        counts, recorder, journal = book.counts, self._recorder, self._journal
+        return PrefixReport(
+            requests=counts.requests,
+            finished=counts.finished,
+            aborted=counts.aborted,
+            retractions=counts.retractions,
+            prompt_tokens=counts.prompt_tokens,
+            prefill_tokens_saved=counts.saved_tokens,
+            resumed_tokens_saved=counts.resumed_saved_tokens,
+            evicted_full_tokens=stats.evicted_full_tokens,
+            evicted_swa_tokens=stats.evicted_swa_tokens,
+            tombstones=stats.tombstones,
+            recoveries=stats.recoveries,
+            recoveries_locked=stats.recoveries_locked,
+            anomalies=stats.anomalies,
+            journal=self.journal_id,
+            database=None if journal is None else store_name(journal.url),
+            durable_seq=None if recorder is None else recorder.durable_seq,
+            stopped=None if book.failure is None else f"{type(book.failure).__name__}: {book.failure}",
+        )
+
+    @contextmanager
+    def cache(self) -> Iterator[HybridCache]:
+        """The cache itself, for questions and for `evict`, from any thread; the scheduler waits meanwhile."""
+        with self._entered.asking() as cache:
+            yield cache
+
+    def check(self) -> None:
+        """Walk the cache and hold the memory's mapping to it. InvariantViolation; O(nodes + pages)."""
+        with self.cache() as cache:
+            cache.check()
+            if self._memory is not None:
+                page, mapping = self.config.page_size, self._memory.mapping
+                if (cache.swa_slots(range(0, len(mapping) * page, page)) // page != mapping).any():
+                    sentence = "the memory maps a Full page otherwise than the cache"
+                    raise InvariantViolation([("mapping", sentence)])
+
+    def forget(self) -> None:
+        """Drop all that is cached, as after a change of the weights. InvalidArgument while requests run."""
+        self._entered.forget()
+
+    @property
+    def _entered(self) -> RequestBook:
+        if self._book is None:
+            raise InvalidArgument(
+                "shared_prefixes has to be entered first: with shared_prefixes(...) as ledger"
+            )
+        return self._book
