@@ -1,7 +1,15 @@
 """Events on disk: recording, reading back and verifying; replay and audit read what comes out."""
 
 from kvledger.journal.chain import ChainHead
-from kvledger.journal.lookup import EventFilter, FoundEvent
+from kvledger.journal.questions import (
+    Beginning,
+    Count,
+    EventFilter,
+    FoundEvent,
+    FoundTransaction,
+    LookUpSource,
+    TransactionFilter,
+)
 from kvledger.journal.reader import JournalInfo, JournalReader
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.records import StoredEvent, StoredTransaction, number_transactions
@@ -10,16 +18,21 @@ from kvledger.journal.tail import Tail
 from kvledger.journal.verify import ChainBreak
 
 __all__ = [
+    "Beginning",
     "ChainBreak",
     "ChainHead",
+    "Count",
     "EventFilter",
     "FoundEvent",
+    "FoundTransaction",
     "Journal",
     "JournalInfo",
     "JournalReader",
+    "LookUpSource",
     "Recorder",
     "StoredEvent",
     "StoredTransaction",
     "Tail",
+    "TransactionFilter",
     "number_transactions",
 ]

@@ -1,10 +1,13 @@
 """Anchors: the head of a journal, kept where whoever can write the store cannot write.
 
 A chain shows that rows were changed, removed or swapped, but not that its end was cut off, nor that the whole
-journal was replaced by another one whose hashes fit. Somebody who kept its head can tell. An anchor is one
-small JSON document; with an Ed25519 key it is signed, so that it may even lie beside the store: what is
-signed is told in docs/format.md, "Anchors". Ed25519 (RFC 8032) comes from the `cryptography` package, the
-extra `sign`; anchors without a signature need nothing.
+journal was replaced by another one whose hashes fit. Somebody who kept its head can tell. An anchor also
+names the newest checkpoint, which no transaction of the journal names yet; anchors of version 1 name none and
+are still read.
+
+An anchor is one small JSON document; with an Ed25519 key it is signed, so that it may even lie beside the
+store: what is signed is told in docs/format.md, "Anchors". Ed25519 (RFC 8032) comes from the `cryptography`
+package, the extra `sign`; anchors without a signature need nothing.
 """
 
 import json
@@ -12,49 +15,60 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from kvledger.core.errors import InvalidArgument, JournalError
-from kvledger.journal.chain import HASH_BYTES, ChainHead
+from kvledger.journal.chain import CHECKPOINT_HASH_BYTES, HASH_BYTES, Anchor, CheckpointName
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-ANCHOR_MARK = b"KVLGA\x00\x01\x00"
-ANCHOR_VERSION = 1
+ANCHOR_MARKS = {1: b"KVLGA\x00\x01\x00", 2: b"KVLGA\x00\x02\x00"}
+"""What is signed begins with this, by the version of the anchor."""
 
 ANCHOR_BYTES = 4_096
 """An anchor's text is a few hundred bytes; what is longer is something else."""
 
-_FIELDS = {"anchor", "epoch", "number", "seq", "hash"}
+_FIELDS = {
+    1: {"anchor", "epoch", "number", "seq", "hash"},
+    2: {"anchor", "epoch", "number", "seq", "hash", "checkpoint_seq", "checkpoint_hash"},
+}
 
 
-def write_anchor(head: ChainHead, *, private_key: bytes | None = None) -> str:
-    """The anchor of `head` as JSON text, signed if the PEM text of an Ed25519 private key is given.
+def write_anchor(anchor: Anchor, *, private_key: bytes | None = None) -> str:
+    """An anchor as JSON text, signed if the PEM text of an Ed25519 private key is given.
 
     Raises InvalidArgument for a key that is none, JournalError where `cryptography` is missing.
     """
     document: dict[str, Any] = {
-        "anchor": ANCHOR_VERSION,
-        "epoch": head.epoch,
-        "number": head.number,
-        "seq": head.seq,
-        "hash": head.hash.hex(),
+        "anchor": anchor.version,
+        "epoch": anchor.epoch,
+        "number": anchor.number,
+        "seq": anchor.seq,
+        "hash": anchor.hash.hex(),
     }
+    if anchor.version > 1:
+        kept = anchor.checkpoint
+        document["checkpoint_seq"] = None if kept is None else kept.seq
+        document["checkpoint_hash"] = None if kept is None else kept.hash.hex()
     if private_key is not None:
-        document["signature"] = _private(private_key).sign(signed_bytes(head)).hex()
+        document["signature"] = _private(private_key).sign(signed_bytes(anchor)).hex()
     return json.dumps(document, indent=2)
 
 
-def read_anchor(text: str | bytes) -> tuple[ChainHead, bytes | None]:
-    """The head in an anchor's text, and its signature if it has one. InvalidArgument if it is no anchor."""
+def read_anchor(text: str | bytes) -> tuple[Anchor, bytes | None]:
+    """The anchor in a text, and its signature if it has one. InvalidArgument if it is no anchor."""
     if len(text) > ANCHOR_BYTES:
         raise InvalidArgument(f"an anchor has at most {ANCHOR_BYTES} bytes, this has {len(text)}")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"the anchor is no JSON: {error}") from error
-    if type(found) is not dict or found.keys() - {"signature"} != _FIELDS:
-        raise InvalidArgument(f"an anchor has {', '.join(sorted(_FIELDS))} and perhaps a signature")
-    if found["anchor"] != ANCHOR_VERSION:
-        raise InvalidArgument(f"an anchor of version {found['anchor']!r} is unknown to this version")
+    version = found.get("anchor") if type(found) is dict else None
+    if type(version) is not int:
+        raise InvalidArgument("an anchor is a JSON object whose `anchor` is its version")
+    fields = _FIELDS.get(version)
+    if fields is None:
+        raise InvalidArgument(f"an anchor of version {version} is unknown to this version")
+    if found.keys() - {"signature"} != fields:
+        raise InvalidArgument(f"an anchor has {', '.join(sorted(fields))} and perhaps a signature")
     epoch, number, seq = found["epoch"], found["number"], found["seq"]
     if type(epoch) is not str or not _is_count(number) or not _is_count(seq):
         raise InvalidArgument("an anchor's epoch is a text, its number and seq are integers from 0 on")
@@ -62,11 +76,23 @@ def read_anchor(text: str | bytes) -> tuple[ChainHead, bytes | None]:
     link = _unhex(found["hash"])
     if len(link) != HASH_BYTES:
         raise InvalidArgument(f"an anchor's hash has {HASH_BYTES} bytes, this one {len(link)}")
-    return ChainHead(epoch, number, seq, link), signature
+    return Anchor(epoch, number, seq, link, _checkpoint_in(found), version), signature
 
 
-def is_signed_by(head: ChainHead, signature: bytes | None, *, public_key: bytes) -> bool:
-    """Whether `signature` over `head` was made with the private half of this PEM text.
+def _checkpoint_in(found: dict[str, Any]) -> CheckpointName | None:
+    seq, digits = found.get("checkpoint_seq"), found.get("checkpoint_hash")
+    if seq is None and digits is None:
+        return None
+    stored = _unhex(digits)
+    if type(seq) is not int or not _is_count(seq) or len(stored) != CHECKPOINT_HASH_BYTES:
+        raise InvalidArgument(
+            f"an anchor's checkpoint has a seq and a hash of {CHECKPOINT_HASH_BYTES} bytes, or neither"
+        )
+    return CheckpointName(seq, stored)
+
+
+def is_signed_by(anchor: Anchor, signature: bytes | None, *, public_key: bytes) -> bool:
+    """Whether `signature` over `anchor` was made with the private half of this PEM text.
 
     Raises InvalidArgument for a key that is none, JournalError where `cryptography` is missing.
     """
@@ -76,16 +102,21 @@ def is_signed_by(head: ChainHead, signature: bytes | None, *, public_key: bytes)
     from cryptography.exceptions import InvalidSignature
 
     try:
-        key.verify(signature, signed_bytes(head))
+        key.verify(signature, signed_bytes(anchor))
     except InvalidSignature:
         return False
     return True
 
 
-def signed_bytes(head: ChainHead) -> bytes:
+def signed_bytes(anchor: Anchor) -> bytes:
     """What a signature is over (docs/format.md, "Anchors")."""
-    epoch = head.epoch.encode()
-    return ANCHOR_MARK + struct.pack("<qqq", head.number, head.seq, len(epoch)) + epoch + head.hash
+    epoch = anchor.epoch.encode()
+    place = struct.pack("<qqq", anchor.number, anchor.seq, len(epoch))
+    signed = ANCHOR_MARKS[anchor.version] + place + epoch + anchor.hash
+    if anchor.version == 1:
+        return signed
+    seq, stored = anchor.checkpoint or (-1, b"")
+    return signed + struct.pack("<q", seq) + stored
 
 
 def new_key() -> tuple[bytes, bytes]:

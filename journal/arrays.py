@@ -24,6 +24,20 @@ MAX_ELEMENTS = 2**26
 VALUE_BYTES = 4
 RUN_BYTES = 8
 ONE_RUN = struct.Struct("<ii").unpack_from
+ONE_VALUE = struct.Struct("<i").unpack_from
+EACH_RUN = struct.Struct("<ii").iter_unpack
+STORED = np.dtype("<i4")
+PAGES = np.dtype(np.int64)
+
+FEW_RUNS = 16
+"""Up to so many runs are put together one by one."""
+
+COUNTED_PAGES = 2**17
+"""Pages below this are cut out of one array that counts: a megabyte, and most pools are smaller."""
+
+COUNTED: Pages = np.arange(COUNTED_PAGES, dtype=np.int64)
+COUNTED.setflags(write=False)
+"""Any run of pages is a slice of it, read-only, that takes no memory of its own."""
 
 
 PackedArray = tuple[int, int, bytes]
@@ -119,6 +133,44 @@ def packed_size(entry: Any) -> int:
     ):
         raise JournalFormatError(f"{entry!r} describes no array: [elements, runs] was expected")
     return entry[1] * RUN_BYTES if entry[1] else entry[0] * VALUE_BYTES
+
+
+def quick_array(entry: Any, data: bytes, offset: int) -> tuple[Pages | None, int]:
+    """`unpack_array`, and where the bytes end; None for what `packed_size` or it refuses.
+
+    Most arrays are one run or one value, and for those numpy's ways cost more than what they do.
+    """
+    if type(entry) is not list or len(entry) != 2:
+        return None, offset
+    elements, runs = entry
+    if type(elements) is not int or type(runs) is not int or not 0 <= runs <= elements <= MAX_ELEMENTS:
+        return None, offset
+    end = offset + (runs * RUN_BYTES if runs else elements * VALUE_BYTES)
+    if end > len(data):
+        return None, offset
+    if runs == 1:
+        start, length = ONE_RUN(data, offset)
+        if length == elements and 0 <= start <= COUNTED_PAGES - length:
+            return COUNTED[start : start + length], end
+    elif elements == 1:
+        (start,) = ONE_VALUE(data, offset)
+        if 0 <= start < COUNTED_PAGES:
+            return COUNTED[start : start + 1], end
+    elif not runs:
+        values = np.frombuffer(data, STORED, elements, offset).astype(PAGES)
+        values.setflags(write=False)
+        return values, end
+    elif runs <= FEW_RUNS:
+        pieces = [
+            COUNTED[start : start + length]
+            for start, length in EACH_RUN(data[offset:end])
+            if length > 0 and 0 <= start <= COUNTED_PAGES - length
+        ]
+        if len(pieces) == runs:
+            values = np.concatenate(pieces)
+            values.setflags(write=False)
+            return (values if len(values) == elements else None), end
+    return unpack_array(entry, data, offset), end
 
 
 def unpack_array(entry: list[int], data: bytes, offset: int) -> Pages:

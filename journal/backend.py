@@ -14,8 +14,8 @@ Sync = Literal["FULL", "NORMAL"]
 """FULL: a commit returns when it is on the disk. NORMAL: where the database makes a difference, a power cut
 may still lose it, and a crash of the recording program does not."""
 
-InsertRows = Callable[[sa.Connection, Sequence[tuple[Any, ...]]], None]
-"""Inserts rows, each a tuple in the order of the columns that were named when it was made."""
+InsertRows = Callable[[sa.Connection, Sequence[Sequence[Any]]], None]
+"""Inserts rows, given column by column, in the order of the columns that were named when it was made."""
 
 LOCK_TIMEOUT_SECONDS = 10.0
 """How long a connection waits for another program's lock, or for a server to answer, before it gives up."""

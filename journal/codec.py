@@ -12,25 +12,21 @@ changed into other valid bytes is the chain's business, not this module's.
 """
 
 import json
-from collections.abc import Callable, Iterable
-from operator import attrgetter, itemgetter
-from types import NoneType
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import EVENTS, Event
-from kvledger.core.ids import NAME_CHARACTERS
-from kvledger.journal.arrays import PackedArrays, pack_together, packed_size, unpack_array
-from kvledger.journal.fields import FieldForm, QuickForm, forms_of
+from kvledger.journal.arrays import pack_together, packed_size, unpack_array
+from kvledger.journal.decoders import compile_decoder
+from kvledger.journal.encoders import Names, Texts, array_getter, compile_encoder
+from kvledger.journal.fields import FieldForm, forms_of
+from kvledger.journal.tokens import TOKEN_BYTES
 from kvledger.journal.versions import UPCASTERS, StoredPayload
 
 scan_json: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
 """Reads one JSON value at a place of a text; `json.loads` does the same and then twice as much around it."""
-
-TOKEN_BYTES = 4
-NODE_FIELD = "node"
-REQUEST_FIELDS = ("request_id", "owner")
-"""The fields that name the request an event is about; no event has both."""
 
 
 class EncodedEvent(NamedTuple):
@@ -48,45 +44,15 @@ EncodedCells = tuple[str, int, int | None, str | None, str, bytes]
 """What an `EncodedEvent` holds, as the plain tuple that is cheaper to make."""
 
 
-class _Shape:
-    """How events of one class are written whose fields hold values of these types.
+class EncodedColumns(NamedTuple):
+    """The same of many events, column by column: they go to the database and into the hash that way."""
 
-    A class has few shapes: an optional field is there or not. Most values stand in the template as they are,
-    `writes` has the places of the others. `quick`: the types alone vouch for every value. `ready`: and the
-    template is all there is to write.
-    """
-
-    __slots__ = (
-        "kind",
-        "node_place",
-        "pages",
-        "quick",
-        "ready",
-        "request_place",
-        "template",
-        "tokens",
-        "version",
-        "writes",
-    )
-
-    def __init__(self, plan: "_Plan", types: tuple[type, ...]) -> None:
-        pairs = list(zip(plan.stored, types, strict=True))
-        self.quick = all(kind in form.quick for form, kind in pairs)
-        hows = [form.quick.get(kind) or QuickForm("%s", form.write) for form, kind in pairs]
-        fields = [f'"{form.name}":{how.spec}' for form, how in zip(plan.stored, hows, strict=True)]
-        self.template = "{" + ",".join(fields) + "}"
-        self.writes = [(place, how.write) for place, how in enumerate(hows) if how.write is not None]
-        self.pages = [i for i, (form, kind) in enumerate(pairs) if _is_bulk("pages", form, kind)]
-        self.tokens = [i for i, (form, kind) in enumerate(pairs) if _is_bulk("tokens", form, kind)]
-        self.ready = self.quick and not (self.writes or self.pages or self.tokens)
-        self.kind = plan.kind
-        self.version = plan.version
-        self.node_place = plan.node_place
-        self.request_place = plan.request_place
-
-
-def _is_bulk(place: str, form: FieldForm, kind: type) -> bool:
-    return form.place == place and not (form.optional and kind is NoneType)
+    kinds: list[str]
+    versions: list[int]
+    nodes: list[int | None]
+    requests: list[str | None]
+    payloads: list[str]
+    blobs: list[bytes]
 
 
 class _Plan:
@@ -101,23 +67,12 @@ class _Plan:
         self.names = frozenset(form.name for form in forms)
         self.bulk: list[FieldForm] = [form for form in self.stored if form.place != "json"]
 
-        names = [form.name for form in self.stored]
-        self.values = _getter(attrgetter, names)
-        self.node_place = names.index(NODE_FIELD) if NODE_FIELD in names else None
-        self.request_place = next((names.index(name) for name in REQUEST_FIELDS if name in names), None)
-        self.shapes: dict[tuple[type, ...], _Shape] = {}
+        self.encode = compile_encoder(event_class, forms)
+        self.arrays = array_getter(forms)
+        self.decode = compile_decoder(event_class, forms)
 
         self.pick = _getter(itemgetter, [form.name for form in forms])
         self.reads = [(form.name, form.read) for form in forms if form.place == "json"]
-
-    def shape(self, types: tuple[type, ...]) -> _Shape:
-        """The shape for these types of values. Kept only if it is quick, of which there are not many."""
-        shape = self.shapes.get(types)
-        if shape is None:
-            shape = _Shape(self, types)
-            if shape.quick:
-                self.shapes[types] = shape
-        return shape
 
 
 def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -129,92 +84,56 @@ def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 _PLANS: dict[str, _Plan] = {kind: _Plan(event_class) for kind, event_class in EVENTS.items()}
-_PLAN_OF_CLASS: dict[type, _Plan] = {event_class: _PLANS[kind] for kind, event_class in EVENTS.items()}
+_ENCODE = {EVENTS[kind]: plan.encode for kind, plan in _PLANS.items()}
+_ARRAYS = {EVENTS[kind]: plan.arrays for kind, plan in _PLANS.items()}
 
 
 def encode(event: Event) -> EncodedEvent:
-    """Encode one event; see `encode_all`, which is the cheaper way to encode many."""
+    """Encode one event; see `encode_columns`, which is the cheaper way to encode many."""
     return EncodedEvent(*encode_all([event])[0])
 
 
 def encode_all(events: Iterable[Event]) -> list[EncodedCells]:
-    """Encode events in order, each as the cells of an `EncodedEvent`.
+    """Encode events in order, each as the cells of an `EncodedEvent`; errors and cost as `encode_columns`."""
+    return list(zip(*encode_columns(list(events)), strict=True))
+
+
+def encode_columns(events: Sequence[Event]) -> EncodedColumns:
+    """Encode events in order.
 
     Raises JournalError for an object that is no event, or a field whose value its type does not allow.
     Cost: O(fields + array elements); arrays of all events are packed in one numpy pass.
     """
-    shapes: list[_Shape] = []
-    rows: list[tuple[Any, ...]] = []
     arrays: list[Any] = []
-    plan_of = _PLAN_OF_CLASS.get
     for event in events:
-        plan = plan_of(type(event))
-        if plan is None:
-            raise JournalError(f"{event!r} is no event of the vocabulary")
-        values = plan.values(event)
-        types = tuple(map(type, values))
-        shape = plan.shapes.get(types) or plan.shape(types)
-        shapes.append(shape)
-        rows.append(values)
-        for place in shape.pages:
-            arrays.append(values[place])
-    return _write_all(shapes, rows, pack_together(arrays))
-
-
-def _write_all(
-    shapes: Iterable[_Shape], rows: Iterable[tuple[Any, ...]], packed: PackedArrays
-) -> list[EncodedCells]:
-    elements, runs, ends, data = packed
-    taken = 0
-    checked: set[str] = set()
-    encoded: list[EncodedCells] = []
-    for shape, values in zip(shapes, rows, strict=True):
-        node = None if shape.node_place is None else values[shape.node_place]
-        request = None if shape.request_place is None else values[shape.request_place]
-        blob = b""
-        if not shape.ready:
-            cells = list(values)
-            try:
-                for place, write in shape.writes:
-                    cells[place] = write(cells[place])
-                if not shape.quick and node is not None:
-                    node = int(node)
-            except (TypeError, ValueError, AttributeError) as error:
-                raise JournalError(f"a {shape.kind} event cannot be stored: {error}") from error
-            if shape.pages:
-                begin = ends[taken]
-                for place in shape.pages:
-                    cells[place] = f"[{elements[taken]},{runs[taken]}]"
-                    taken += 1
-                blob = data[begin : ends[taken]]
-            for place in shape.tokens:
-                tokens = values[place]
-                if type(tokens) is not bytes or len(tokens) % TOKEN_BYTES:
-                    raise JournalError(f"a {shape.kind} event holds {tokens!r} where int32 token ids belong")
-                cells[place] = len(tokens)
-                blob += tokens
-            values = tuple(cells)
-        if request is not None and not (shape.quick and request in checked):
-            check_name(request)
-            checked.add(request)
-        encoded.append((shape.kind, shape.version, node, request, shape.template % values, blob))
-    return encoded
-
-
-def check_name(name: str) -> None:
-    """Raise JournalError for a request's name that no database's column can hold."""
-    if type(name) is not str:
-        raise JournalError(f"{name!r} is no name of a request")
-    if "\0" in name or len(name) > NAME_CHARACTERS:
-        raise JournalError(
-            f"the request's name {name[:40]!r} cannot be stored: "
-            f"it has a zero or over {NAME_CHARACTERS} characters"
-        )
-    if not name.isascii():
         try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise JournalError(f"the request's name {name!r} cannot be stored: {error}") from error
+            get = _ARRAYS[type(event)]
+        except KeyError:
+            raise JournalError(f"{event!r} is no event of the vocabulary") from None
+        if get is not None:
+            arrays += get(event)
+    elements, runs, ends, data = pack_together(arrays)
+    entry = map("[%d,%d]".__mod__, zip(elements, runs, strict=True)).__next__
+
+    # One flat list of all parts: a tuple kept for each event is work for the garbage collector.
+    parts: list[Any] = []
+    texts, names = Texts(), Names()
+    for event in events:
+        try:
+            parts += _ENCODE[type(event)](event, entry, texts, names)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise JournalError(f"a {event.kind} event cannot be stored: {error}") from error
+    blobs: list[bytes] = []
+    begin = taken = 0
+    for count, tokens in zip(parts[5::7], parts[6::7], strict=True):
+        if count:
+            taken += count
+            end = ends[taken]
+            blobs.append(data[begin:end] + tokens if tokens else data[begin:end])
+            begin = end
+        else:
+            blobs.append(tokens)
+    return EncodedColumns(parts[0::7], parts[1::7], parts[2::7], parts[3::7], parts[4::7], blobs)
 
 
 def decode(kind: str, version: int, payload: str, blob: bytes) -> Event:
@@ -226,6 +145,20 @@ def decode(kind: str, version: int, payload: str, blob: bytes) -> Event:
     plan = _PLANS.get(kind)
     if plan is None:
         raise JournalFormatError(f"event kind {kind!r} is unknown to this version")
+    try:
+        quick, end = scan_json(payload, 0)
+        if end == len(payload) and version == plan.version and type(quick) is dict and type(blob) is bytes:
+            event: Event | None = plan.decode(quick, blob)
+            if event is not None:
+                return event
+    except (StopIteration, KeyError, TypeError, ValueError, RecursionError, JournalFormatError):
+        pass
+    return _decode_carefully(plan, version, payload, blob)
+
+
+def _decode_carefully(plan: _Plan, version: int, payload: str, blob: bytes) -> Event:
+    """As `decode`, which comes here with whatever is not what this program stores every day."""
+    kind = plan.kind
     try:
         stored, end = scan_json(payload, 0)
         if end != len(payload):

@@ -80,7 +80,7 @@ def writing_engine(
 
 
 def row_inserter(engine: sa.Engine, table: Any, columns: Sequence[str]) -> InsertRows:
-    """The fastest way to insert many rows of a model's `table`, as tuples in the order of `columns`."""
+    """The fastest way to insert many rows of a model's `table`, given as `columns`."""
     return backend_of(engine.url).row_inserter(engine.dialect, table.__table__, columns)
 
 

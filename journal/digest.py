@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kvledger.journal.state import State
 
 MAGIC = b"KVLGR\x00\x01\x00"
+I64 = np.dtype("<i8")
 
 
 def state_digest(state: "State") -> str:
@@ -43,7 +44,7 @@ def state_digest(state: "State") -> str:
 
 
 def _array(pages: Pages) -> bytes:
-    return pack("<q", len(pages)) + pages.astype("<i8", copy=False).tobytes()
+    return pack("<q", len(pages)) + pages.astype(I64, copy=False).tobytes()
 
 
 def _string(text: bytes) -> bytes:
@@ -51,15 +52,15 @@ def _string(text: bytes) -> bytes:
 
 
 def _nodes(state: "State") -> Iterable[bytes]:
-    nodes = sorted(state.nodes.values(), key=lambda node: int(node.full[0]))
-    by_recency = sorted(nodes, key=lambda node: (node.stamp, node.start, int(node.full[0])))
+    nodes = sorted(state.nodes.values(), key=lambda node: node.full.item(0))
+    by_recency = sorted(nodes, key=lambda node: (node.stamp, node.start, node.full.item(0)))
     rank = {id(node): place for place, node in enumerate(by_recency)}
     yield pack("<q", len(nodes))
     for node in nodes:
         parent = node.parent
         yield pack(
             "<6q",
-            0 if parent is None else int(parent.full[0]),
+            0 if parent is None else parent.full.item(0),
             node.start,
             rank[id(node)],
             node.full_lock,
@@ -75,7 +76,7 @@ def _nodes(state: "State") -> Iterable[bytes]:
 def _leases(state: "State") -> Iterable[bytes]:
     yield pack("<q", len(state.leases))
     for lease_id, lease in sorted(state.leases.items()):
-        first = 0 if lease.node is None else int(lease.node.full[0])
+        first = 0 if lease.node is None else lease.node.full.item(0)
         yield pack("<5q", lease_id, first, lease.length, lease.swa_from, 1 if lease.swa_held else 0)
 
 

@@ -42,8 +42,12 @@ from kvledger.journal.places import CALLER, DEFERRED, FREE
 from kvledger.journal.state import Lease, Node, Request, State
 from kvledger.journal.tokens import TOKEN_BYTES
 
-REUSABLE = frozenset({Cause.CAPACITY, Cause.CASCADE})
-"""Causes whose pages may be allocated again in the same transaction; all others wait for its end."""
+REUSABLE = (Cause.CAPACITY, Cause.CASCADE)
+"""Causes whose pages may be allocated again in the same transaction; all others wait for its end.
+
+A tuple, for a member of an enum is compared in less time than it is hashed."""
+
+_RECOVERY, _SWA_SIDE, _ADOPTED = Cause.RECOVERY, Pool.SWA, RecoveryMode.ADOPT_INCOMING
 
 
 def real_pages(pages: Pages) -> Pages:
@@ -78,10 +82,12 @@ def _map(state: State, full: Pages, swa: Pages) -> None:
 def end_transaction(state: State) -> None:
     """The outermost transaction ended: what was deferred is free. Cost O(pages deferred)."""
     for deferred, at in ((state.deferred_full, state.full_at), (state.deferred_swa, state.swa_at)):
+        if not deferred:
+            continue
         for pages in deferred:
             # A page that was taken again too early is no longer deferred; it stays where it is now.
             waiting = at[pages] == DEFERRED
-            at[pages if waiting.all() else pages[waiting]] = FREE
+            at[pages if np.count_nonzero(waiting) == len(pages) else pages[waiting]] = FREE
         deferred.clear()
 
 
@@ -97,7 +103,7 @@ def _pages_allocated(state: State, event: PagesAllocated, request: Request | Non
 
 
 def _pages_freed(state: State, event: PagesFreed, request: Request | None) -> None:
-    if event.pool is not Pool.SWA:
+    if event.pool is not _SWA_SIDE:
         _free_full(state, event.full_pages, event.cause)
     state.mapping[event.full_pages] = 0
     _free_swa(state, event.swa_pages, event.cause)
@@ -183,14 +189,14 @@ def _swa_tombstoned(state: State, event: SwaTombstoned, node: Node) -> None:
 
 
 def _swa_recovered(state: State, event: SwaRecovered, node: Node) -> None:
-    if event.mode is RecoveryMode.ADOPT_INCOMING:
-        _free_full(state, event.node_full, Cause.RECOVERY)
+    if event.mode is _ADOPTED:
+        _free_full(state, event.node_full, _RECOVERY)
         state.full_at[event.incoming_full] = node.place
         node.full = event.incoming_full
     else:
         state.mapping[event.incoming_full] = 0
         _map(state, event.node_full, event.swa_pages)
-        _free_full(state, event.incoming_full, Cause.RECOVERY)
+        _free_full(state, event.incoming_full, _RECOVERY)
     node.swa = event.swa_pages
     node.stamp = event.stamp
     node.full_origin = event.full_origin

@@ -32,30 +32,18 @@ _document: Write = json.JSONEncoder(
 ).encode
 
 
-class QuickForm(NamedTuple):
-    """How a value of one exact type is written: as `spec` in a %-template, passed through `write` first."""
-
-    spec: str
-    write: Write | None
-
-
-NULL = QuickForm("null%.0s", None)
-"""None takes its place in the tuple of values and leaves no character of its own."""
-
-
 class FieldForm(NamedTuple):
-    """How a field is stored. `place` says whether its bulk goes to the blob.
+    """How a field is stored. `place` says whether its bulk goes to the blob, `kind` is its values' type.
 
-    `write` takes whatever the field may hold and refuses the rest. `quick` has, by exact type, what that
-    comes to where the type alone says enough: nearly always.
+    `write` takes whatever the field may hold and refuses the rest.
     """
 
     name: str
+    kind: Any
     optional: bool
     place: Literal["json", "pages", "tokens"]
     write: Write
     read: Read
-    quick: dict[type, QuickForm]
 
 
 def canonical_json(value: Any) -> str:
@@ -81,29 +69,15 @@ def _form(name: str, hint: Any) -> FieldForm:
     place: Literal["json", "pages", "tokens"] = "json"
     write: Write = str
     read: Read = _accept
-    quick: dict[type, QuickForm] = {}
     if get_origin(hint) is np.ndarray:
         place = "pages"
-        quick[np.ndarray] = QuickForm("%s", None)
     elif hint is bytes:
         place = "tokens"
-        quick[bytes] = QuickForm("%s", None)
     else:
         write, read = _json_form(hint)
-        kind = get_origin(hint) or hint
-        quick[kind] = _quick_form(kind, write)
     if optional:
         write, read = _or_null(write), _or_none(read)
-        quick[NoneType] = NULL
-    return FieldForm(name, optional, place, write, read, quick)
-
-
-def _quick_form(kind: Any, write: Write) -> QuickForm:
-    if kind is int:
-        return QuickForm("%d", None)
-    if isinstance(kind, type) and issubclass(kind, StrEnum) and all(_text(m) == f'"{m}"' for m in kind):
-        return QuickForm('"%s"', None)
-    return QuickForm("%s", write)
+    return FieldForm(name, hint, optional, place, write, read)
 
 
 def _json_form(hint: Any) -> tuple[Write, Read]:

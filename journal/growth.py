@@ -4,7 +4,7 @@ After every step of so many bytes a checkpoint falls due and becomes a place to 
 reached, all up to the oldest cut goes to a Parquet file and leaves the store, so that the newest part, nearly
 as much as the limit allows, is always there to be looked at. Sizes are counted from what the writer stores,
 which costs nothing, and are those of rows with their indexes; room that is freed in an SQLite file is used
-again for what comes next.
+again for what comes next. What an operator sees on the disk is more, by `DISK_BEYOND_BYTES` at most.
 
 All of it happens in the writer's thread, between two batches: the scheduler notices only a full queue, and
 steps are small so that it seldom does.
@@ -34,6 +34,11 @@ STEP_PARTS = 4
 
 MAX_STEP_BYTES = 16 * 2**20
 """A cut takes no more than this: some 50,000 events, which are written, read back and gone in seconds."""
+
+DISK_BEYOND_BYTES = 48 * 2**20
+"""What an SQLite file and its log may take beyond the limit: a step that is stored while the last one leaves,
+the log (8 MiB: kvledger.journal.sqlite), in it the transaction that removes a step, and pages half filled. A
+reader that keeps one transaction open for long makes the log grow until it ends."""
 
 EVENT_BYTES = 60
 """What an event row takes beside its payload and blob: cells, key and index entries, measured on SQLite."""

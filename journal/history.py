@@ -3,63 +3,153 @@
 Look-ups over the events alone (lookup.py); who held a page is in tenures.py.
 """
 
+import heapq
 from collections.abc import Iterator
+from itertools import chain, islice
 
 from kvledger.core.events import (
+    CacheReset,
     CallIgnored,
     EventsDropped,
     LockReleased,
-    NodeCreated,
-    NodeSplit,
     RollbackCause,
     RolledBack,
 )
 from kvledger.core.ids import NodeId, RequestId, Seq
-from kvledger.journal.lookup import EventFilter, FoundEvent
-from kvledger.journal.reader import JournalReader
+from kvledger.journal.beginning import Unseen, unseen
+from kvledger.journal.births import Chapter, birth, chapters
+from kvledger.journal.questions import EventFilter, FoundEvent, LookUpSource, check_question, span_of
 
 
-def node_history(reader: JournalReader, node: int) -> Iterator[FoundEvent]:
-    """The events about one node, in order, the split that made it included; undone ones too.
+def node_history(
+    source: LookUpSource,
+    node: int,
+    *,
+    through_splits: bool = True,
+    limit: int | None = None,
+    after_seq: int | None = None,
+) -> Iterator[FoundEvent]:
+    """The events about one node, in order, what made it included; undone ones too.
 
-    Cost: O(events of the node + splits before its first one).
+    With `through_splits` also what befell the nodes it was cut from, up to the cut: it is the story of the
+    same pages. At most `limit`, after seq `after_seq`. Cost: O(events after the cursor), and O(log(nodes))
+    look-ups for the node and each it was cut from; in files as many walks.
     """
-    about = reader.find(EventFilter(node=NodeId(node)))
-    first = next(about, None)
-    if first is None or not isinstance(first.event, NodeCreated):
-        splits = EventFilter(kinds=(NodeSplit.kind,), last_seq=None if first is None else first.seq)
-        for found in reader.find(splits):
-            if isinstance(found.event, NodeSplit) and found.event.head == node:
-                yield found
-                break
+    check_question(EventFilter(nodes=(NodeId(node),)), limit)
+    if through_splits:
+        told = _told(source, chapters(source, node), after_seq)
+    else:
+        told = _own(source, node, after_seq)
+    return islice(told, limit)
+
+
+def node_unseen(
+    source: LookUpSource, node: int, *, through_splits: bool = True, after_seq: int | None = None
+) -> Unseen | None:
+    """What is not there of a node's history behind `after_seq`; nothing where it begins with its birth.
+
+    Cost: as `node_history`, without its events.
+    """
+    story = chapters(source, node) if through_splits else [Chapter(NodeId(node), birth(source, node), None)]
+    if story[0].birth is not None:
+        return None
+    return unseen(source, first_seq=None if after_seq is None else after_seq + 1)
+
+
+def _own(source: LookUpSource, node: int, after_seq: int | None) -> Iterator[FoundEvent]:
+    own = source.find(EventFilter(nodes=(NodeId(node),)), after_seq=after_seq)
+    made = birth(source, node)
+    first = next(own, None)
+    if made is not None and (first is None or made.seq != first.seq) and made.seq > (after_seq or 0):
+        yield made
     if first is not None:
         yield first
-    yield from about
+    yield from own
 
 
-def request_history(reader: JournalReader, request_id: str) -> Iterator[FoundEvent]:
-    """The events that name a request and all of its own transactions, in order. Cost: O(those)."""
-    return reader.find(EventFilter(request_id=RequestId(request_id)))
+def _told(source: LookUpSource, story: list[Chapter], after_seq: int | None) -> Iterator[FoundEvent]:
+    for chapter in story:
+        if chapter.until is None or chapter.until > (after_seq or 0):
+            wanted = EventFilter(nodes=(chapter.node,), last_seq=chapter.until)
+            yield from source.find(wanted, after_seq=after_seq)
+
+
+def request_history(
+    source: LookUpSource,
+    request_id: str,
+    *,
+    limit: int | None = None,
+    after_seq: int | None = None,
+    before_seq: int | None = None,
+    newest_first: bool = False,
+) -> Iterator[FoundEvent]:
+    """The events that name a request and all of its own transactions, in order. Cost: O(those given)."""
+    return source.find(
+        EventFilter(request_id=RequestId(request_id)),
+        limit=limit,
+        after_seq=after_seq,
+        before_seq=before_seq,
+        newest_first=newest_first,
+    )
 
 
 def anomalies(
-    reader: JournalReader, *, first_seq: int | None = None, last_seq: int | None = None
+    source: LookUpSource,
+    *,
+    first_seq: int | None = None,
+    last_seq: int | None = None,
+    limit: int | None = None,
+    after_seq: int | None = None,
+    before_seq: int | None = None,
+    newest_first: bool = False,
 ) -> Iterator[tuple[FoundEvent, str]]:
     """What somebody should look at, in order: each event with a sentence.
 
     Rollbacks that were refused or skipped by a commit or caused by an error, calls that a reset made
-    meaningless, locks that a reset cut, and events that were not stored. Cost: O(events of these kinds).
+    meaningless, locks that a reset cut, and events that were not stored. Cost: O(rollbacks, ignored calls and
+    locks cut by resets between the cursors), up to the limit.
     """
-    kinds = (RolledBack.kind, CallIgnored.kind, EventsDropped.kind, LockReleased.kind)
-    wanted = EventFilter(
-        kinds=kinds,
-        first_seq=None if first_seq is None else Seq(first_seq),
-        last_seq=None if last_seq is None else Seq(last_seq),
-    )
-    for found in reader.find(wanted):
-        sentence = _anomaly(found)
+    check_question(EventFilter(), limit)
+    low, high = span_of(first_seq, last_seq, after=after_seq, before=before_seq)
+    return islice(_anomalies(source, low, high, newest_first=newest_first), limit)
+
+
+def _anomalies(
+    source: LookUpSource, low: int, high: int, *, newest_first: bool
+) -> Iterator[tuple[FoundEvent, str]]:
+    kinds = (RolledBack.kind, CallIgnored.kind, EventsDropped.kind)
+    found: Iterator[FoundEvent]
+    if source.indexed:
+        found = heapq.merge(
+            source.find(
+                EventFilter(kinds, first_seq=Seq(low), last_seq=Seq(high)), newest_first=newest_first
+            ),
+            _cut_by_resets(source, low, high, newest_first=newest_first),
+            key=lambda one: one.seq,
+            reverse=newest_first,
+        )
+    else:
+        every = EventFilter((*kinds, LockReleased.kind), first_seq=Seq(low), last_seq=Seq(high))
+        found = source.find(every, newest_first=newest_first)
+    for one in found:
+        sentence = _anomaly(one)
         if sentence is not None:
-            yield found, sentence
+            yield one, sentence
+
+
+def _cut_by_resets(source: LookUpSource, low: int, high: int, *, newest_first: bool) -> Iterator[FoundEvent]:
+    """The releases in transactions that reset the cache: all others are not by a reset, and very many."""
+    resets = EventFilter((CacheReset.kind,), first_seq=Seq(low), last_seq=Seq(high))
+    # A reset is told after the locks that it cut, and `high` may lie between them.
+    straddling = source.find(EventFilter((CacheReset.kind,)), after_seq=high, limit=1)
+    inside = source.find(resets, newest_first=newest_first)
+    for reset in chain(straddling, inside) if newest_first else chain(inside, straddling):
+        yield from source.find(
+            EventFilter(
+                (LockReleased.kind,), transaction=reset.transaction, first_seq=Seq(low), last_seq=Seq(high)
+            ),
+            newest_first=newest_first,
+        )
 
 
 def _anomaly(found: FoundEvent) -> str | None:

@@ -5,6 +5,9 @@ it is put off: transactions wait here, at most `PENDING_EVENTS` of them, and are
 nothing else to do. A checkpoint falls due at the first batch end at or after `every` events and is written
 when the fold gets there; its row says at which transaction it stands, not when it was written.
 
+Each checkpoint names the one before it, and the writer is told of it, so that the next transaction names it:
+none can then be removed or replaced unseen.
+
 Events that could not be stored are folded too. The state therefore outlives a gap: right after the
 `events_dropped` event that names it a checkpoint is due at once, and readers resume there.
 
@@ -17,7 +20,7 @@ batch, and room that could not be made (`growth_problem`) a little later.
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,11 +30,11 @@ from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.core.events import EventsDropped
 from kvledger.core.ids import Seq, TxnId
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.chain import ChainHead, checkpoint_hash
+from kvledger.journal.chain import ChainHead, CheckpointName, Owner, checkpoint_hash
 from kvledger.journal.database import database_errors
 from kvledger.journal.growth import Growth
-from kvledger.journal.models import CheckpointRow
-from kvledger.journal.records import StoredCheckpoint
+from kvledger.journal.models import FORMAT_VERSION, CheckpointRow, JournalRow
+from kvledger.journal.records import StoredCheckpoint, checkpoint_cells
 from kvledger.journal.replay import Fold
 from kvledger.journal.rows import Submission
 from kvledger.journal.snapshot import encode_state
@@ -66,33 +69,46 @@ class KeeperCounters:
     refused: int = 0
 
 
-class _Pending(NamedTuple):
-    """A transaction to fold; at the end of a batch with the chain's head, and whether a checkpoint is due."""
+class _Stand(NamedTuple):
+    """Where the chain stood after the transactions that wait before it; whether a checkpoint is due there."""
 
-    record: TransactionRecord
-    head: ChainHead | None
+    head: ChainHead
     due: bool
 
 
 class Keeper:
     """Follows one journal from its first transaction. All methods belong to the writer's thread.
 
-    `engine` writes, to the journal `journal_id` of epoch `epoch`; `every` is the number of events between two
-    automatic checkpoints, 0 for none but those after a gap and those that `growth` needs.
+    `engine` writes, to the journal `journal_id` of epoch `epoch` and hash `genesis`; `every` is the number of
+    events between two automatic checkpoints, 0 for none but those after a gap and those that `growth` needs.
+    `name` hears of each that was stored.
     """
 
     def __init__(
-        self, engine: sa.Engine, *, journal_id: int, epoch: str, every: int, growth: Growth | None = None
+        self,
+        engine: sa.Engine,
+        *,
+        journal_id: int,
+        epoch: str,
+        genesis: bytes,
+        every: int,
+        name: Callable[[CheckpointName], None],
+        growth: Growth | None = None,
     ) -> None:
         self.counters = KeeperCounters()
         self.problem: JournalError | None = None
         self._engine = engine
         self._journal_id = journal_id
         self._epoch = epoch
+        self._genesis = genesis
+        self._config: str | None = None
         self._every = every
+        self._name = name
+        self._newest: CheckpointName | None = None
+        self._doubtful: list[int] = []
         self._growth = growth
         self._fold = Fold()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[TransactionRecord | _Stand] = deque()
         self._pending_events = 0
         self._since = 0
         self._due: ChainHead | None = None
@@ -109,9 +125,8 @@ class Keeper:
         events = self._wait(batch)
         if not self._pending:
             return
-        last = self._pending.pop()
         head = ChainHead(self._epoch, number, seq, link)
-        gap = any(type(event) is EventsDropped for item in batch for event in item.record.events)
+        gap = any(_is_gap(item.record) for item in batch)
         self._since += events
         due = gap or (self._every > 0 and self._since >= self._every)
         # An empty transaction ends at the seq of the one before it: one checkpoint stands at a seq.
@@ -123,7 +138,7 @@ class Keeper:
             self._since = 0
             self._last_due = seq
         self._urgent += gap
-        self._pending.append(_Pending(last.record, head, due))
+        self._pending.append(_Stand(head, due))
 
     def dropped(self, batch: Sequence[Submission]) -> None:
         """Take note of a batch that was given up: the cache went on from it, and so does the state."""
@@ -177,16 +192,19 @@ class Keeper:
 
         What came after the last of them is not folded.
         """
-        while self.must_work or self._due is not None or any(item.due for item in self._pending):
+        while self.must_work or self._due is not None or self._will_be_due():
             if not self.work():
                 return
+
+    def _will_be_due(self) -> bool:
+        return any(isinstance(item, _Stand) and item.due for item in self._pending)
 
     def _crowded(self) -> bool:
         return self._growth is not None and self._growth.crowded()
 
     def _wait(self, batch: Sequence[Submission]) -> int:
         events = sum(len(item.record.events) for item in batch)
-        self._pending.extend(_Pending(item.record, None, False) for item in batch)
+        self._pending.extend(item.record for item in batch)
         self._pending_events += events
         if self._pending_events > HOPELESS_EVENTS:
             self._give_up(
@@ -198,20 +216,21 @@ class Keeper:
         folded = 0
         while self._pending and folded < SLICE_EVENTS and self._due is None:
             item = self._pending.popleft()
-            count = len(item.record.events)
+            if isinstance(item, _Stand):
+                # Dropped transactions got no number, and the event that names them has one of its own.
+                self._fold.seq, self._fold.transaction = Seq(item.head.seq), TxnId(item.head.number)
+                if item.due:
+                    self._due = item.head
+                continue
+            count = len(item.events)
             folded += count
             self._pending_events -= count
             try:
-                if not _is_gap(item.record):
-                    self._fold.apply_record(item.record)
+                if not _is_gap(item):
+                    self._fold.apply_record(item)
             except JournalError as error:
                 self._give_up(error)
                 return
-            if item.head is not None:
-                # Dropped transactions got no number, and the event that names them has one of its own.
-                self._fold.seq, self._fold.transaction = Seq(item.head.seq), TxnId(item.head.number)
-            if item.due:
-                self._due = item.head
         self.counters.events += folded
 
     def _written(self, head: ChainHead) -> bool:
@@ -237,21 +256,27 @@ class Keeper:
             digest=digest,
             state=state,
             hash=checkpoint_hash(
-                epoch=self._epoch,
+                self._owner(),
                 seq=head.seq,
                 number=head.number,
                 chain_hash=head.hash,
                 digest=digest.encode(),
                 state=state,
+                previous=self._newest,
             ),
+            previous=self._newest,
         )
         try:
             self._insert(kept)
         except StoreUnavailable:
+            self._doubtful.append(head.seq)
             raise
         except JournalError as error:
             self._give_up(error)
             return
+        self._newest = CheckpointName(kept.seq, kept.hash)
+        self._name(self._newest)
+        self._doubtful.clear()
         self._due = None
         self._urgent = 0
         self.counters.checkpoints += 1
@@ -259,9 +284,25 @@ class Keeper:
         if self._growth is not None:
             self._growth.checkpoint_written(kept)
 
+    def _owner(self) -> Owner:
+        """What of the journal's row the hash of a checkpoint covers. Its config is read once it is there."""
+        if self._config is None:
+            query = sa.select(JournalRow.config).where(JournalRow.id == self._journal_id)
+            with database_errors("a checkpoint cannot be written"), self._engine.connect() as connection:
+                self._config = connection.execute(query).scalar_one_or_none()
+        config = None if self._config is None else self._config.encode()
+        return Owner(FORMAT_VERSION, self._epoch, self._genesis, config)
+
     def _insert(self, kept: StoredCheckpoint) -> None:
-        row = {"journal_id": self._journal_id} | {name: getattr(kept, name) for name in kept.__slots__}
+        row = {"journal_id": self._journal_id} | checkpoint_cells(kept)
         with database_errors("a checkpoint cannot be written"), self._engine.begin() as connection:
+            if self._doubtful:
+                # A connection lost during its commit leaves a row that may be there, and that nothing names.
+                connection.execute(
+                    sa.delete(CheckpointRow).where(
+                        CheckpointRow.journal_id == self._journal_id, CheckpointRow.seq.in_(self._doubtful)
+                    )
+                )
             connection.execute(sa.insert(CheckpointRow).values(row))
 
     def _give_up(self, error: JournalError) -> None:
@@ -275,4 +316,5 @@ class Keeper:
 
 
 def _is_gap(record: TransactionRecord) -> bool:
-    return any(type(event) is EventsDropped for event in record.events)
+    """Whether it is the transaction of an outage: its one event names what was dropped."""
+    return bool(record.events) and type(record.events[0]) is EventsDropped

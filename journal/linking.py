@@ -1,15 +1,16 @@
-"""A batch as rows: every cell of its transactions and events, numbered, and linked into the chain.
+"""A batch as rows, column by column: every cell of its transactions and events, numbered and linked.
 
 A pure function of the batch and of where the journal stands. Seqs and numbers are dense: the rows go on from
 the `Place` that they are given and end at another, from which the next batch goes on once they are stored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.chain import hash_rows
-from kvledger.journal.codec import EncodedCells
+from kvledger.journal.chain import PIECES, CheckpointName, event_pieces, hash_pieces
+from kvledger.journal.codec import EncodedColumns
 
 TRANSACTION_CELLS = [
     "journal_id",
@@ -23,6 +24,9 @@ TRANSACTION_CELLS = [
     "event_count",
     "previous_hash",
     "hash",
+    "duration_us",
+    "checkpoint_seq",
+    "checkpoint_hash",
 ]
 """The columns of a transaction's row, in the order that `link_batch` puts them."""
 
@@ -41,6 +45,10 @@ EVENT_CELLS = [
 """The columns of an event's row, in the order that `link_batch` puts them."""
 
 
+NOT_NAMED = (None, None)
+"""What stands in a transaction's row that names no checkpoint."""
+
+
 class Place(NamedTuple):
     """Where a journal goes on: the seq and the number that come next, and the hash that they follow."""
 
@@ -49,64 +57,75 @@ class Place(NamedTuple):
     hash: bytes
 
 
+Columns = tuple[Sequence[Any], ...]
+"""Rows as they go to the database: for each column the values of all rows."""
+
+
 class LinkedRows(NamedTuple):
     """The rows of a batch, where the journal goes on after them, and how long payloads and blobs are."""
 
-    transactions: list[tuple[Any, ...]]
-    events: list[tuple[Any, ...]]
+    transactions: Columns
+    events: Columns
     end: Place
     bytes: int
 
 
 def link_batch(
-    batch: Iterable[tuple[TransactionRecord, int]],
-    encoded: Sequence[EncodedCells],
+    batch: Sequence[tuple[TransactionRecord, int, int | None]],
+    encoded: EncodedColumns,
     *,
     journal_id: int,
     place: Place,
+    checkpoint: CheckpointName | None = None,
 ) -> LinkedRows:
-    """The rows of `batch`, transactions each with the time they were handed over, from `place` on.
+    """The rows of `batch` from `place` on: transactions, each with the time when it was handed over and how
+    long it took, both in microseconds.
 
-    `encoded` has the cells of all their events, in order. Cost: O(events + bytes).
+    `encoded` has the cells of all their events, in order; the first of them names `checkpoint`. Cost:
+    O(events + bytes), column by column: nothing is made for each row but what is hashed.
     """
-    seq, number, link = place
-    transactions: list[tuple[Any, ...]] = []
-    events: list[tuple[Any, ...]] = []
-    size = taken = 0
-    for record, time_us in batch:
-        first_seq, begin = seq, taken
-        rows = []
-        for undone in record.undone:
-            kind, version, node, request, payload, blob = encoded[taken]
-            mark = 1 if undone else 0
-            rows.append((journal_id, seq, number, kind, version, node, request, mark, payload, blob))
-            seq += 1
-            taken += 1
-        events += rows
-        op, reason = _storable(record.op), _storable(record.reason)
+    kinds, versions, nodes, requests, payloads, blobs = encoded
+    seqs = range(place.seq, place.seq + len(kinds))
+    undone = [1 if mark else 0 for record, *_ in batch for mark in record.undone]
+    counts = [len(record.events) for record, *_ in batch]
+    numbers = range(place.number, place.number + len(batch))
+    txns = list(chain.from_iterable(map(repeat, numbers, counts)))
+    pieces = event_pieces(encoded, seqs=seqs, txns=txns, undone=undone)
+
+    heads: list[Any] = []
+    texts = _Storable()
+    taken, link = 0, place.hash
+    for (record, time_us, duration_us), number, count in zip(batch, numbers, counts, strict=True):
+        op, op_bytes = texts[record.op]
+        reason, reason_bytes = texts[record.reason]
         status = "rolled_back" if record.rolled_back else "committed"
         name = None if record.request_id is None else record.request_id.encode()
-        count = taken - begin
-        head = (number, op, name, status.encode(), reason, time_us, first_seq, count)
-        previous, (link, hashed) = link, hash_rows(link, head, rows)
-        size += hashed
-        transactions.append(
-            (
-                journal_id,
-                number,
-                op.decode(),
-                record.request_id,
-                status,
-                reason.decode(),
-                time_us,
-                first_seq,
-                count,
-                previous,
-                link,
-            )
-        )
-        number += 1
-    return LinkedRows(transactions, events, Place(seq, number, link), size)
+        named, checkpoint = NOT_NAMED if checkpoint is None else checkpoint, None
+        first_seq = place.seq + taken
+        numbered = (time_us, first_seq, count)
+        cells = (number, op_bytes, name, status.encode(), reason_bytes, *numbered, duration_us, *named)
+        previous = link
+        link = hash_pieces(link, cells, pieces[taken * PIECES : (taken + count) * PIECES])
+        heads += (op, record.request_id, status, reason, *numbered, previous, link, duration_us, *named)
+        taken += count
+    width = len(TRANSACTION_CELLS) - 2
+    return LinkedRows(
+        transactions=([journal_id] * len(batch), numbers, *(heads[i::width] for i in range(width))),
+        events=(
+            [journal_id] * len(kinds), seqs, txns, kinds, versions, nodes, requests, undone, payloads, blobs
+        ),
+        end=Place(seqs.stop, numbers.stop, link),
+        bytes=sum(map(len, payloads)) + sum(map(len, blobs)),
+    )  # fmt: skip
+
+
+class _Storable(dict[str, tuple[str, bytes]]):
+    """Labels and reasons as they are stored, and their bytes; each is worked out once."""
+
+    def __missing__(self, text: str) -> tuple[str, bytes]:
+        stored = _storable(text)
+        self[text] = both = (stored.decode(), stored)
+        return both
 
 
 def _storable(text: str) -> bytes:

@@ -56,6 +56,7 @@ def prepare_store(url: URL, *, create: bool, lock_timeout_s: float = LOCK_TIMEOU
         found = stored_revision(url, lock_timeout_s=lock_timeout_s)
         if found == SCHEMA_REVISION:
             return
+        _refuse_unknown(url, found)
         if found is None and backend.makes_stores and not create:
             raise UnknownJournal(f"{store_name(url)} is a database without journals")
     if not backend.makes_stores:
@@ -75,14 +76,18 @@ def migrate(
     `config` names other migrations than those in the package. Raises StoreUnavailable when the database
     refuses, JournalFormatError for a store of a newer version.
     """
-    _run(url, command.upgrade, to, config or migration_config(), lock_timeout_s)
+    _run(url, command.upgrade, to, config, lock_timeout_s)
 
 
 def demigrate(
     url: URL, *, to: str, config: Config | None = None, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS
 ) -> None:
-    """Bring the store behind `url` down to revision `to`, in one transaction. Errors as `migrate`."""
-    _run(url, command.downgrade, to, config or migration_config(), lock_timeout_s)
+    """Bring the store behind `url` down to revision `to`, in one transaction.
+
+    Errors as `migrate`; JournalError too where rows of the store have no place in that revision. Nothing is
+    changed then.
+    """
+    _run(url, command.downgrade, to, config, lock_timeout_s)
 
 
 def migration_config() -> Config:
@@ -93,9 +98,13 @@ def migration_config() -> Config:
 
 
 def _run(
-    url: URL, how: Callable[[Config, str], None], to: str, config: Config, lock_timeout_s: float
+    url: URL, how: Callable[[Config, str], None], to: str, given: Config | None, lock_timeout_s: float
 ) -> None:
+    config = migration_config() if given is None else given
     backend = backend_of(url)
+    if backend.check_reachable(url, create=True):
+        # Before anything is opened for writing: a store of a newer version stays as it is, byte for byte.
+        _refuse_unknown(url, stored_revision(url, lock_timeout_s=lock_timeout_s), config=config)
     engine = backend.migrating_engine(url, lock_timeout_s=lock_timeout_s)
     name = store_name(url)
     try:
@@ -105,17 +114,28 @@ def _run(
             how(config, to)
             backend.check_migrated(connection)
     except CommandError as error:
-        raise JournalFormatError(f"{name} was written by a newer version: {error}") from error
+        raise JournalFormatError(f"the tables in {name} cannot be brought to {to}: {error}") from error
     finally:
         engine.dispose()
+
+
+def is_known(revision: str | None, *, config: Config | None = None) -> bool:
+    """Whether these migrations, the package's for None, know a revision; that of no tables is known."""
+    scripts = ScriptDirectory.from_config(migration_config() if config is None else config)
+    return revision is None or revision in {script.revision for script in scripts.walk_revisions()}
+
+
+def _refuse_unknown(url: URL, found: str | None, *, config: Config | None = None) -> None:
+    if not is_known(found, config=config):
+        raise JournalFormatError(
+            f"{store_name(url)} was written by a newer version: its schema is {found}, this version knows up "
+            f"to {SCHEMA_REVISION}; open it with the version that wrote it, or a later one"
+        )
 
 
 def _to_be_upgraded(url: URL, found: str | None) -> JournalError:
     name = store_name(url)
     if found is None:
         return JournalError(f"{name} has no tables of kvledger yet: run `kvledger db upgrade {name}`")
-    revisions = ScriptDirectory.from_config(migration_config()).walk_revisions()
-    if found not in {script.revision for script in revisions}:
-        return JournalFormatError(f"{name} was written by a newer version: its schema is {found}")
     sentence = f"{name} has schema {found}, not {SCHEMA_REVISION}: run `kvledger db upgrade {name}`"
     return JournalError(sentence)

@@ -28,11 +28,15 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 SCHEMA_TABLE = "kvledger_schema"
 """Where Alembic notes the revision; a name of our own, so that a store may share a database."""
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 """The newest revision in alembic/versions: what the models below describe."""
 
-FORMAT_VERSION = 1
-"""Version of the stored form of rows and of the hash over them, noted in each journal."""
+FORMAT_VERSION = 2
+"""Version of the stored form of rows and of the hash over them, noted in each journal: of those that are
+recorded from now on."""
+
+READABLE_FORMATS = (1, 2)
+"""Versions of the journals that are read. In one of format 1 the columns that came with format 2 are NULL."""
 
 Int64 = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -67,7 +71,11 @@ class JournalRow(Base):
 
 
 class TransactionRow(Base):
-    """One outermost transaction: what was asked, how it ended, which seqs it holds, its link in the chain."""
+    """One outermost transaction: what was asked, how it ended, which seqs it holds, its link in the chain.
+
+    `duration_us` is how long it took on the scheduler's thread, NULL where nobody measured it. The checkpoint
+    is the newest that was stored since the last transaction that named one.
+    """
 
     __tablename__ = "transactions"
     __table_args__ = (
@@ -96,6 +104,12 @@ class TransactionRow(Base):
     event_count: Mapped[int] = mapped_column(Int64)
     previous_hash: Mapped[bytes] = mapped_column(LargeBinary)
     hash: Mapped[bytes] = mapped_column(LargeBinary)
+    duration_us: Mapped[int | None] = mapped_column(Int64)
+    checkpoint_seq: Mapped[int | None] = mapped_column(Int64)
+    checkpoint_hash: Mapped[bytes | None] = mapped_column(
+        LargeBinary,
+        CheckConstraint("(checkpoint_seq IS NULL) = (checkpoint_hash IS NULL)", name="checkpoint"),
+    )
 
 
 class EventRow(Base):
@@ -141,7 +155,8 @@ class CheckpointRow(Base):
     """A full state after the transaction that ends at `seq`; `digest` is what replay must find there.
 
     `number` and `chain_hash` are those of that transaction, so that the chain goes on from here once the
-    rows before it were exported and pruned; `hash` covers every other cell of the row.
+    rows before it were exported and pruned. The previous cells name the checkpoint that was stored before
+    this one; NULL in the first. `hash` covers every other cell of the row.
     """
 
     __tablename__ = "checkpoints"
@@ -154,3 +169,8 @@ class CheckpointRow(Base):
     digest: Mapped[str] = mapped_column(Text)
     state: Mapped[bytes] = mapped_column(LargeBinary)
     hash: Mapped[bytes] = mapped_column(LargeBinary)
+    previous_seq: Mapped[int | None] = mapped_column(Int64)
+    previous_hash: Mapped[bytes | None] = mapped_column(
+        LargeBinary,
+        CheckConstraint("(previous_seq IS NULL) = (previous_hash IS NULL)", name="previous"),
+    )

@@ -104,13 +104,13 @@ class PostgresqlBackend:
         statement = f"COPY {table.name} ({names}) FROM STDIN (FORMAT BINARY)"
         types = [_copy_type(table.c[column], dialect) for column in columns]
 
-        def insert(connection: sa.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        def insert(connection: sa.Connection, given: Sequence[Sequence[Any]]) -> None:
             raw: Any = connection.connection.driver_connection
             try:
                 with raw.cursor() as cursor, cursor.copy(statement) as copy:
                     copy.set_types(types)
                     write = copy.write_row
-                    for row in rows:
+                    for row in zip(*given, strict=True):
                         write(row)
             except driver.Error as error:
                 raise DBAPIError.instance(

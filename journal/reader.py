@@ -6,6 +6,7 @@ pruned from the beginning, which is why batches read one after the other still s
 """
 
 import json
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,13 +16,31 @@ import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, JournalFormatError, StoreUnavailable
 from kvledger.core.ids import RequestId, Seq, TxnId
-from kvledger.journal.chain import ChainHead, checkpoint_hash, genesis_hash
+from kvledger.journal.chain import Anchor, ChainHead, CheckpointName, Owner, checkpoint_hash, genesis_hash
 from kvledger.journal.codec import decode
 from kvledger.journal.database import database_errors
-from kvledger.journal.lookup import EventFilter, EventLookUp, FoundEvent
-from kvledger.journal.models import FORMAT_VERSION, CheckpointRow, EventRow, TransactionRow
-from kvledger.journal.records import StoredCheckpoint, StoredEvent, StoredTransaction, UnreadableRow
+from kvledger.journal.fields import canonical_json
+from kvledger.journal.lookup import EventLookUp
+from kvledger.journal.models import READABLE_FORMATS, CheckpointRow, EventRow, JournalRow, TransactionRow
+from kvledger.journal.questions import (
+    DEFAULT_COUNT,
+    Beginning,
+    Count,
+    EventFilter,
+    FoundEvent,
+    FoundTransaction,
+    TransactionFilter,
+)
+from kvledger.journal.records import (
+    CHECKPOINT_COLUMNS,
+    StoredCheckpoint,
+    StoredEvent,
+    StoredTransaction,
+    UnreadableRow,
+    checkpoint_of,
+)
 from kvledger.journal.tail import Tail
+from kvledger.journal.transactions import TransactionLookUp
 
 BATCH_TRANSACTIONS = 512
 BATCH_EVENTS = 8_192
@@ -38,6 +57,7 @@ _TRANSACTION_COLUMNS = (
     TransactionRow.event_count,
     TransactionRow.previous_hash,
     TransactionRow.hash,
+    TransactionRow.duration_us,
 )
 _EVENT_COLUMNS = (
     EventRow.seq,
@@ -48,14 +68,7 @@ _EVENT_COLUMNS = (
     EventRow.blob,
 )
 
-_CHECKPOINT_COLUMNS = (
-    CheckpointRow.seq,
-    CheckpointRow.number,
-    CheckpointRow.chain_hash,
-    CheckpointRow.digest,
-    CheckpointRow.state,
-    CheckpointRow.hash,
-)
+_CHECKPOINT_COLUMNS = [getattr(CheckpointRow, name) for name in CHECKPOINT_COLUMNS]
 
 UNDECODABLE = "Could not decode to UTF-8"
 """How the sqlite3 module tells of text that is none: it has no class and no code of its own for it."""
@@ -87,6 +100,14 @@ class JournalInfo:
                 raise JournalFormatError(f"the config of journal {row.id} is no JSON: {error}") from error
         return cls(row.id, row.epoch, row.name, config, row.token_policy, row.format_version, row.created_us)
 
+    def check_format(self) -> None:
+        """Raise JournalFormatError for a journal of a format that this version does not read."""
+        if self.format_version not in READABLE_FORMATS:
+            raise JournalFormatError(
+                f"journal {self.id} is of format version {self.format_version}; this version reads "
+                f"{' and '.join(map(str, READABLE_FORMATS))}"
+            )
+
     @property
     def genesis(self) -> bytes:
         """The hash before the first transaction."""
@@ -103,10 +124,7 @@ class JournalReader:
     """Reads one journal of a store; made by `Journal.reader`. Safe to use while the journal is written."""
 
     def __init__(self, engine: sa.Engine, info: JournalInfo) -> None:
-        if info.format_version != FORMAT_VERSION:
-            raise JournalFormatError(
-                f"journal {info.id} is of format version {info.format_version}, not {FORMAT_VERSION}"
-            )
+        info.check_format()
         self.engine = engine
         self.info = info
 
@@ -128,6 +146,16 @@ class JournalReader:
                 return ChainHead(self.info.epoch, kept.number, kept.seq, kept.chain_hash)
             return ChainHead(self.info.epoch, 0, 0, self.info.genesis)
         return ChainHead(self.info.epoch, row.number, row.first_seq + row.event_count - 1, row.hash)
+
+    def anchor(self) -> Anchor:
+        """The head, and the newest checkpoint up to it: what to keep elsewhere.
+
+        Raises JournalFormatError for a checkpoint that was changed.
+        """
+        head = self.head()
+        kept = self.checkpoint_before(head.seq)
+        named = None if kept is None else CheckpointName(kept.seq, kept.hash)
+        return Anchor(head.epoch, head.number, head.seq, head.hash, named)
 
     def tail(self, *, last_seq: Seq | int) -> Tail:
         """What is missing of a journal whose recorder accepted events up to `last_seq` before it died."""
@@ -188,12 +216,19 @@ class JournalReader:
         for row in self._rows(query.order_by(CheckpointRow.seq)):
             yield TxnId(row.number), row.digest
 
+    def _info_by_now(self) -> JournalInfo:
+        """The journal's row, read again if its cache had not opened when this reader was made."""
+        if self.info.config is None:
+            row = self._rows(sa.select(JournalRow.__table__).where(JournalRow.id == self.info.id))
+            self.info = JournalInfo.from_row(row[0]) if row else self.info
+        return self.info
+
     def _checkpoint(self, query: Any) -> StoredCheckpoint | None:
         row = next(iter(self._rows(query.limit(1))), None)
         if row is None:
             return None
-        found = StoredCheckpoint(*row)
-        if found.hash != hash_of(found, epoch=self.info.epoch):
+        found = checkpoint_of(row)
+        if found.hash != hash_of(found, self._info_by_now()):
             raise JournalFormatError(
                 f"the checkpoint at seq {found.seq} was changed: its hash is not that of its row"
             )
@@ -219,9 +254,63 @@ class JournalReader:
         for found in self.find(wanted):
             yield StoredEvent(found.seq, found.undone, found.event)
 
-    def find(self, wanted: EventFilter | None = None, *, limit: int | None = None) -> Iterator[FoundEvent]:
-        """As `events`, each with its transaction, and at most `limit`; see `EventLookUp.find`."""
-        return EventLookUp(self.engine, self.info.id).find(wanted or EventFilter(), limit=limit)
+    @property
+    def indexed(self) -> bool:
+        """A look-up here costs what it finds."""
+        return True
+
+    def beginning(self) -> Beginning:
+        """Where what is stored begins: the seq and number of the first transaction that is there.
+
+        Seq 1 and number 1 unless older rows were pruned; where all were, what comes next. Cost: one look-up.
+        """
+        query = (
+            sa.select(TransactionRow.first_seq, TransactionRow.number)
+            .where(TransactionRow.journal_id == self.info.id)
+            .order_by(TransactionRow.number)
+            .limit(1)
+        )
+        row = next(iter(self._rows(query)), None)
+        if row is not None:
+            return Beginning(Seq(row.first_seq), TxnId(row.number))
+        head = self.head()
+        return Beginning(Seq(head.seq + 1), TxnId(head.number + 1))
+
+    def find(
+        self,
+        wanted: EventFilter | None = None,
+        *,
+        limit: int | None = None,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[FoundEvent]:
+        """As `events`, each with its transaction, and cut where it is asked for; see `EventLookUp.find`."""
+        return EventLookUp(self.engine, self.info.id).find(
+            wanted or EventFilter(),
+            limit=limit,
+            after_seq=after_seq,
+            before_seq=before_seq,
+            newest_first=newest_first,
+        )
+
+    def count(self, wanted: EventFilter | None = None, *, upto: int = DEFAULT_COUNT) -> Count:
+        """How many events match, exactly up to `upto`; see `EventLookUp.count`."""
+        return EventLookUp(self.engine, self.info.id).count(wanted or EventFilter(), upto=upto)
+
+    def find_transactions(
+        self,
+        wanted: TransactionFilter | None = None,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[FoundTransaction]:
+        """The rows of transactions that match, without their events; see `TransactionLookUp.find`."""
+        return TransactionLookUp(self.engine, self.info.id).find(
+            wanted or TransactionFilter(), limit=limit, after=after, before=before, newest_first=newest_first
+        )
 
     def _batch(self, after: int, upto_seq: int | None, size: int) -> tuple[Sequence[Any], Sequence[Any]]:
         """At most `size` transactions after number `after`, and their events, from one read transaction."""
@@ -325,7 +414,7 @@ def _missing(number: int, first_seq: int, count: int) -> UnreadableRow:
 
 def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTransaction]:
     taken = 0
-    for number, op, request, status, reason, time_us, first_seq, count, previous, link in heads:
+    for number, op, request, status, reason, time_us, first_seq, count, previous, link, duration_us in heads:
         mine = rows[taken : taken + count]
         taken += count
         # The rows are in order of seq and none is there twice: the ends tell whether all are there.
@@ -344,6 +433,7 @@ def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTrans
             events=tuple([_event(row, number) for row in mine]),
             previous_hash=previous,
             hash=link,
+            duration_us=duration_us,
         )
 
 
@@ -355,13 +445,22 @@ def _event(row: Sequence[Any], number: int) -> StoredEvent:
         raise UnreadableRow(f"seq {seq}: {error}", number=number, seq=seq, invariant="well-formed") from error
 
 
-def hash_of(checkpoint: StoredCheckpoint, *, epoch: str) -> bytes:
-    """The hash that a checkpoint of the journal of this epoch has to have."""
-    return checkpoint_hash(
-        epoch=epoch,
-        seq=checkpoint.seq,
-        number=checkpoint.number,
-        chain_hash=checkpoint.chain_hash,
-        digest=checkpoint.digest.encode(),
-        state=checkpoint.state,
-    )
+def hash_of(checkpoint: StoredCheckpoint, info: JournalInfo) -> bytes | None:
+    """The hash that a checkpoint of this journal has to have; None where it holds what none of it can."""
+    try:
+        return checkpoint_hash(
+            Owner(
+                info.format_version,
+                info.epoch,
+                info.genesis,
+                None if info.config is None else canonical_json(info.config).encode(),
+            ),
+            seq=checkpoint.seq,
+            number=checkpoint.number,
+            chain_hash=checkpoint.chain_hash,
+            digest=checkpoint.digest.encode(),
+            state=checkpoint.state,
+            previous=checkpoint.previous,
+        )
+    except (struct.error, TypeError):
+        return None

@@ -26,14 +26,17 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy.engine import URL
+
 from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.core.ids import Seq
 from kvledger.core.sinks import TokenForm, TransactionRecord, opens_cache
 from kvledger.journal.drain import SigtermDrain
 from kvledger.journal.durability import RecorderSettings
+from kvledger.journal.followers import Followers
 from kvledger.journal.keeper import Keeper
 from kvledger.journal.outage import Outage, Writer, take_batch
-from kvledger.journal.rows import Submission, WriterCounters
+from kvledger.journal.rows import Follower, Submission, WriterCounters
 from kvledger.journal.stored_tokens import StoredTokens
 
 log = logging.getLogger("kvledger.journal")
@@ -49,7 +52,8 @@ LINGER_SECONDS = 0.02
 class Recorder:
     """An `EventSink` that writes one journal. Made by `Journal.record`; use it as a context manager.
 
-    `flush`, `durable_seq`, `last_seq` and `close` are safe from any thread; `append` belongs to the cache's.
+    `flush`, `durable_seq`, `last_seq` and `close` are safe from any thread; `begin` and `append` belong to
+    the cache's.
     """
 
     def __init__(
@@ -60,13 +64,18 @@ class Recorder:
         journal_id: int,
         tokens: StoredTokens | None = None,
         keeper: Keeper | None = None,
+        followers: Followers | None = None,
+        url: URL | None = None,
     ) -> None:
+        self.url = url
+        """The store that it writes to; None where its writer is none of a store's."""
         self.journal_id = journal_id
         self.settings = settings
         self.durability = settings.durability
         self._writer = writer
         self._tokens = StoredTokens() if tokens is None else tokens
         self.keeper = keeper
+        self._followers = Followers() if followers is None else followers
         self.upkeep_problem: JournalError | None = None
         """The last error that came out of the keeper, None before the first."""
         self._unkept: JournalError | None = None
@@ -87,6 +96,7 @@ class Recorder:
         self._closing = False
         self._closed = False
         self._stalls = 0
+        self._began_ns: int | None = None
         self._failure: JournalError | None = None
         self._outage: Outage | None = None
         self._retry_due = False
@@ -141,6 +151,22 @@ class Recorder:
         """Events, transactions, bytes and batches stored so far, and the CPU seconds that took."""
         return self._writer.counters
 
+    def subscribe(self, follower: Follower) -> None:
+        """Let `follower` hear of each batch that is stored from now on, in the writer's thread.
+
+        The records are those that were stored, after the token policy. It must be quick: the writer waits for
+        it, and the scheduler for the writer.
+        """
+        self._followers.subscribe(follower)
+
+    def unsubscribe(self, follower: Follower) -> None:
+        """Let `follower` hear nothing more; does nothing for one that is not subscribed."""
+        self._followers.unsubscribe(follower)
+
+    def begin(self) -> None:
+        """Note that a transaction begins: the next `append` stores how long it took. Never raises."""
+        self._began_ns = time.perf_counter_ns()
+
     def append(self, transaction: TransactionRecord) -> None:
         """Take one ended transaction; its events' arrays must never change again.
 
@@ -149,30 +175,40 @@ class Recorder:
         another cache already; the transaction is then not recorded. Cost: about a microsecond, whatever the
         transaction holds.
         """
+        began, self._began_ns = self._began_ns, None
+        duration_us = None if began is None else (time.perf_counter_ns() - began) // 1000
         count = len(transaction.events)
         if os.getpid() != self._pid:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
-        with self._undisturbed, self._lock:
+        if self._drain is None:
+            with self._lock:
+                self._accept(transaction, count, duration_us)
+        else:
+            with self._drain, self._lock:
+                self._accept(transaction, count, duration_us)
+
+    def _accept(self, transaction: TransactionRecord, count: int, duration_us: int | None) -> None:
+        """The rest of `append`, with the lock held."""
+        self._refuse_if_over()
+        if self._accepted and opens_cache(transaction):
+            raise JournalError("this recorder already records a cache: start another with Journal.record")
+        if self._queued_events and self._queued_events + count > self._limit:
+            self._stalls += 1
+        while self._queued_events and self._queued_events + count > self._limit:
+            self._wanted = self._accepted
+            self._work.notify()
+            self._progress.wait()
             self._refuse_if_over()
-            if self._accepted and opens_cache(transaction):
-                raise JournalError("this recorder already records a cache: start another with Journal.record")
-            if self._queued_events and self._queued_events + count > self._limit:
-                self._stalls += 1
-            while self._queued_events and self._queued_events + count > self._limit:
-                self._wanted = self._accepted
-                self._work.notify()
-                self._progress.wait()
-                self._refuse_if_over()
-            if not self._accepted:
-                self._tokens.begin(transaction)
-            self._queue.append(Submission(transaction, time.time_ns() // 1000))
-            self._queued_events += count
-            self._accepted += 1
-            self._last_seq += count
-            if self._writer_sleeps:
-                self._work.notify()
-            if self.durability == "commit":
-                self._wait_or_withdraw(count)
+        if not self._accepted:
+            self._tokens.begin(transaction)
+        self._queue.append(Submission(transaction, time.time_ns() // 1000, duration_us))
+        self._queued_events += count
+        self._accepted += 1
+        self._last_seq += count
+        if self._writer_sleeps:
+            self._work.notify()
+        if self.durability == "commit":
+            self._wait_or_withdraw(count)
 
     def flush(self) -> None:
         """Wait until everything that `append` has taken is on disk, or the recorder is degraded.
@@ -314,9 +350,13 @@ class Recorder:
     def _as_stored(self, batch: list[Submission]) -> list[Submission]:
         """What the token policy keeps of a batch: once for each transaction, in order, stored or not."""
         began = time.thread_time()
-        kept = [Submission(self._tokens.stored(record), time_us) for record, time_us in batch]
+        kept = [self._stored_form(item) for item in batch]
         self._writer.counters.cpu_seconds += time.thread_time() - began
         return kept
+
+    def _stored_form(self, item: Submission) -> Submission:
+        stored = self._tokens.stored(item.record)
+        return item if stored is item.record else item._replace(record=stored)
 
     def _take(self) -> list[Submission] | None:
         """Wait for work and take a batch of it; None once the recorder is closing and drained.

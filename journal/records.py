@@ -6,12 +6,19 @@ edit one and an exported file can stand in for a database.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, dataclass_transform
 
 from kvledger.core.errors import JournalFormatError
 from kvledger.core.events import Event
 from kvledger.core.ids import RequestId, Seq, TxnId
 from kvledger.core.sinks import TransactionRecord
+from kvledger.journal.chain import CheckpointName
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type) -> type:
+    """Make a slotted record, frozen for type checkers and cheap to build: readers make one for each event."""
+    return dataclass(slots=True)(cls)
 
 
 class UnreadableRow(JournalFormatError):
@@ -29,7 +36,7 @@ class UnreadableRow(JournalFormatError):
         self.invariant = invariant
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredEvent:
     """One event at its place in the journal. `undone`: it was rolled back, readers skip it."""
 
@@ -38,11 +45,12 @@ class StoredEvent:
     event: Event
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StoredTransaction:
     """One outermost transaction. `time_us` is when it was recorded, microseconds since 1970: data, not order.
 
     `first_seq` is the seq of its first event, or the seq the next event will get if it has none.
+    `duration_us` is how many microseconds it took on the scheduler's thread, None where nobody measured it.
     """
 
     number: TxnId
@@ -55,6 +63,7 @@ class StoredTransaction:
     events: Sequence[StoredEvent]
     previous_hash: bytes = b""
     hash: bytes = b""
+    duration_us: int | None = None
 
     @property
     def last_seq(self) -> Seq:
@@ -66,7 +75,8 @@ class StoredTransaction:
 class StoredCheckpoint:
     """A full state after transaction `number`, whose last seq is `seq` and whose hash is `chain_hash`.
 
-    `state` is what `restore.decode_state` reads, `hash` covers all else of the checkpoint.
+    `state` is what `restore.decode_state` reads, `hash` covers all else of the checkpoint. `previous` is the
+    checkpoint that was stored before it: None for the first of a journal, and in all of format 1.
     """
 
     seq: Seq
@@ -75,6 +85,31 @@ class StoredCheckpoint:
     digest: str
     state: bytes
     hash: bytes
+    previous: CheckpointName | None = None
+
+
+CHECKPOINT_COLUMNS = (
+    "seq", "number", "chain_hash", "digest", "state", "hash", "previous_seq", "previous_hash",
+)  # fmt: skip
+"""The columns of a checkpoint's row, in the order in which `checkpoint_of` takes them."""
+
+
+def checkpoint_of(row: Sequence[Any]) -> StoredCheckpoint:
+    """The checkpoint in a row of `CHECKPOINT_COLUMNS`."""
+    seq, number, chain_hash, digest, state, stored, *previous = row
+    return StoredCheckpoint(seq, number, chain_hash, digest, state, stored, name_of(*previous))
+
+
+def name_of(seq: Any, stored: Any) -> CheckpointName | None:
+    """The checkpoint that two cells of a row name; None where both are NULL."""
+    return None if seq is None and stored is None else CheckpointName(seq, stored)
+
+
+def checkpoint_cells(checkpoint: StoredCheckpoint) -> dict[str, Any]:
+    """The cells of its row, by column."""
+    cells: dict[str, Any] = {name: getattr(checkpoint, name) for name in CHECKPOINT_COLUMNS[:6]}
+    previous_seq, previous_hash = checkpoint.previous or (None, None)
+    return cells | {"previous_seq": previous_seq, "previous_hash": previous_hash}
 
 
 class JournalSource(Protocol):

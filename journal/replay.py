@@ -7,7 +7,7 @@ A source that has checkpoints is read from the nearest one on. Where events were
 until the next checkpoint, and replay resumes there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +19,9 @@ from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTran
 from kvledger.journal.restore import decode_state
 from kvledger.journal.state import State
 from kvledger.journal.structure import STRUCTURE, ReplayError, check_opened
+
+STEPS = {kind: (STRUCTURE[kind], effect) for kind, effect in EFFECTS.items()}
+"""By event type: how an event that was not undone is checked for fit, and what it does then."""
 
 __all__ = ["Fold", "ReplayError", "Replayed", "gap_in", "replay", "restore"]
 
@@ -67,10 +70,11 @@ class Fold:
         gap = gap_in(transaction)
         if gap is not None:
             raise ReplayError(refusal(gap).problem, seq=transaction.first_seq)
-        for stored in transaction.events:
-            if stored.seq != self.seq + 1:
-                raise ReplayError(f"it follows seq {self.seq}: the journal has a gap", seq=stored.seq)
-            self._step(stored.event, undone=stored.undone)
+        events = transaction.events
+        sound = next((i for i, stored in enumerate(events, 1) if stored.seq != self.seq + i), len(events) + 1)
+        self._steps([stored.event for stored in events[: sound - 1]], [s.undone for s in events[: sound - 1]])
+        if sound <= len(events):
+            raise ReplayError(f"it follows seq {self.seq}: the journal has a gap", seq=events[sound - 1].seq)
         self._end()
 
     def apply_record(self, record: TransactionRecord) -> None:
@@ -79,8 +83,7 @@ class Fold:
         Raises `ReplayError` as `apply`. The cost is that of `apply`.
         """
         self._begin()
-        for event, undone in zip(record.events, record.undone, strict=True):
-            self._step(event, undone=bool(undone))
+        self._steps(record.events, record.undone)
         self._end()
 
     def _begin(self) -> None:
@@ -94,29 +97,29 @@ class Fold:
         self.transaction = TxnId(self.transaction + 1)
         self._broken = False
 
-    def _step(self, event: Event, *, undone: bool) -> None:
-        self.seq = Seq(self.seq + 1)
-        self.events += 1
-        if undone:
-            self.undone_events += 1
-            return
+    def _steps(self, events: Sequence[Event], undone: Sequence[int]) -> None:
+        """Fold in events, except those that `undone` marks."""
+        state, seq = self._state, int(self.seq)
         try:
-            self._apply_event(event)
+            for event, mark in zip(events, undone, strict=True):
+                seq += 1
+                if mark:
+                    self.undone_events += 1
+                elif state is None:
+                    self._state = state = open_state(event)
+                else:
+                    step = STEPS.get(type(event))
+                    if step is None:
+                        raise refusal(event)
+                    check, effect = step
+                    effect(state, event, check(state, event))
         except ReplayError as error:
             raise ReplayError(
-                error.problem, seq=self.seq, node=error.node, lease=error.lease, request=error.request
+                error.problem, seq=Seq(seq), node=error.node, lease=error.lease, request=error.request
             ) from error
-
-    def _apply_event(self, event: Event) -> None:
-        state = self._state
-        if state is None:
-            self._state = open_state(event)
-            return
-        kind = type(event)
-        check = STRUCTURE.get(kind)
-        if check is None:
-            raise refusal(event)
-        EFFECTS[kind](state, event, check(state, event))
+        finally:
+            self.events += seq - self.seq
+            self.seq = Seq(seq)
 
 
 def open_state(event: Event) -> State:

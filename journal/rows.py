@@ -17,19 +17,22 @@ from sqlalchemy.exc import SQLAlchemyError
 from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.core.events import CacheOpened, EventsDropped
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.chain import genesis_hash
-from kvledger.journal.codec import EncodedCells, check_name, encode_all
+from kvledger.journal.chain import CheckpointName, genesis_hash
+from kvledger.journal.codec import EncodedColumns, encode_columns
 from kvledger.journal.database import backend_of, database_errors, row_inserter, store_name
+from kvledger.journal.encoders import check_name
 from kvledger.journal.fields import canonical_json
-from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, Place, link_batch
+from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, LinkedRows, Place, link_batch
 from kvledger.journal.models import EventRow, JournalRow, TransactionRow
 
 
 class Submission(NamedTuple):
-    """A transaction on its way to the disk, and when it was handed over (microseconds since 1970)."""
+    """A transaction on its way to the disk, when it was handed over (microseconds since 1970), and how many
+    microseconds it had taken then; None where nobody measured that."""
 
     record: TransactionRecord
     time_us: int
+    duration_us: int | None = None
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class _Unsure:
     events: int
     after_gap: bool
     batch: Sequence[Submission]
+    checkpoint: CheckpointName | None
 
 
 class Follower(Protocol):
@@ -81,6 +85,7 @@ class RowWriter:
         self._config_known = False
         self._given_up = 0
         self._unsure: _Unsure | None = None
+        self._checkpoint: CheckpointName | None = None
         self._identity = backend_of(engine.url).identity(engine.url)
         self._log: tuple[int, int] | None = None
         self._insert_transactions = row_inserter(engine, TransactionRow, TRANSACTION_CELLS)
@@ -110,6 +115,13 @@ class RowWriter:
         began = time.thread_time()
         self._insert(batch, encoded)
         self.counters.cpu_seconds += time.thread_time() - began
+
+    def name_checkpoint(self, checkpoint: CheckpointName) -> None:
+        """A checkpoint was stored, the newest: the next transaction names it.
+
+        One that it takes the place of was not named yet; the new one names it then, as the one before it.
+        """
+        self._checkpoint = checkpoint
 
     def probe(self) -> None:
         """Raise JournalError unless the store can be written to. Safe from any thread; changes nothing."""
@@ -159,6 +171,7 @@ class RowWriter:
         self._given_up = 0 if unsure.after_gap else max(0, self._given_up - stored)
         self._next_seq, self._next_number, self._hash = unsure.next_seq, unsure.next_number, unsure.hash
         self._config_known = self._config_known or unsure.config_known
+        self._was_named(unsure.checkpoint)
         self.counters.transactions += unsure.transactions
         self.counters.events += unsure.events
         return 0 if unsure.after_gap else unsure.transactions
@@ -213,49 +226,54 @@ class RowWriter:
         if sound:
             self._insert(sound, _encode(sound))
 
-    def _insert(self, batch: Sequence[Submission], encoded: Sequence[EncodedCells]) -> None:
+    def _insert(self, batch: Sequence[Submission], encoded: EncodedColumns) -> None:
         place = Place(self._next_seq + self._given_up, self._next_number, self._hash)
-        linked = link_batch(batch, encoded, journal_id=self._journal_id, place=place)
-        transactions, events = linked.transactions, linked.events
+        named = self._checkpoint if batch else None
+        linked = link_batch(batch, encoded, journal_id=self._journal_id, place=place, checkpoint=named)
         seq, number, link = linked.end
+        transactions, events = len(batch), seq - place.seq
         config = None if self._config_known else _config_in(batch)
         try:
-            self._commit(transactions, events, config)
+            self._commit(linked, config)
         except JournalError:
             self._unsure = _Unsure(
                 next_seq=seq,
                 next_number=number,
                 hash=link,
                 config_known=config is not None,
-                transactions=len(transactions),
-                events=len(events),
+                transactions=transactions,
+                events=events,
                 after_gap=self._given_up > 0,
                 batch=batch,
+                checkpoint=named,
             )
             self._discard_connection()
             raise
         self._next_seq, self._next_number, self._hash = seq, number, link
         self._config_known = self._config_known or config is not None
         self._given_up = 0
-        self.counters.events += len(events)
-        self.counters.transactions += len(transactions)
+        self._was_named(named)
+        self.counters.events += events
+        self.counters.transactions += transactions
         self.counters.bytes += linked.bytes
         self.counters.batches += 1
         self._tell(batch, number, seq, link)
+
+    def _was_named(self, checkpoint: CheckpointName | None) -> None:
+        """A stored transaction names it: only once is enough, unless a newer one was stored meanwhile."""
+        if self._checkpoint == checkpoint:
+            self._checkpoint = None
 
     def _tell(self, batch: Sequence[Submission], next_number: int, next_seq: int, link: bytes) -> None:
         if self.follower is not None:
             self.follower.stored(batch, number=next_number - 1, seq=next_seq - 1, link=link)
 
-    def _commit(
-        self, transactions: list[tuple[Any, ...]], events: list[tuple[Any, ...]], config: str | None
-    ) -> None:
+    def _commit(self, linked: LinkedRows, config: str | None) -> None:
         with database_errors("the journal cannot be written"):
             connection = self._open()
             with connection.begin():
-                self._insert_transactions(connection, transactions)
-                if events:
-                    self._insert_events(connection, events)
+                self._insert_transactions(connection, linked.transactions)
+                self._insert_events(connection, linked.events)
                 if config is not None:
                     connection.execute(
                         sa.update(JournalRow).where(JournalRow.id == self._journal_id).values(config=config)
@@ -287,14 +305,14 @@ def _genesis_of(row: Any) -> bytes:
     )
 
 
-def _encode(batch: Sequence[Submission]) -> list[EncodedCells]:
+def _encode(batch: Sequence[Submission]) -> EncodedColumns:
     for item in batch:
         record = item.record
         if len(record.undone) != len(record.events):
             raise JournalError(f"a transaction of {len(record.events)} events has {len(record.undone)} marks")
         if record.request_id is not None:
             check_name(record.request_id)
-    return encode_all([event for item in batch for event in item.record.events])
+    return encode_columns([event for item in batch for event in item.record.events])
 
 
 def _config_in(batch: Sequence[Submission]) -> str | None:

@@ -6,7 +6,8 @@ mapping and the place of every page. It holds no rule of its own: which events f
 
 Where a page is stands in two arrays with one entry a page, in the codes of `places.py`. Entry 0, the
 padding page, and one entry past the end read `OUTSIDE`, so that a clipped look-up of a wrong page
-number shows.
+number shows. Which entries these are never changes: `marks_full` and `marks_swa` take them out of two
+arrays of their own, as numpy's `take` does.
 """
 
 from collections.abc import Iterator
@@ -156,6 +157,8 @@ class State:
         self.mapping = np.zeros(self.full_pages + 2, np.int64)
         self.full_at = _places(self.full_pages)
         self.swa_at = _places(self.swa_pages)
+        self.marks_full = (self.full_at == OUTSIDE).take
+        self.marks_swa = (self.swa_at == OUTSIDE).take
         self.deferred_full: list[Pages] = []
         self.deferred_swa: list[Pages] = []
         self.next_request_code = FIRST_REQUEST_CODE

@@ -26,6 +26,7 @@ from kvledger.journal.database import (
 )
 from kvledger.journal.durability import DEFAULT_QUEUE_EVENTS, Durability, OnFailure, RecorderSettings
 from kvledger.journal.export.take import Outlet
+from kvledger.journal.followers import Followers
 from kvledger.journal.growth import Growth, check_growth
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS, Keeper
 from kvledger.journal.migration import prepare_store
@@ -143,9 +144,26 @@ class Journal:
                     max_bytes=max_bytes,
                     export_and_prune=Outlet(engine, self.reader(journal_id), Path(export_to)),
                 )
-            keeper = Keeper(engine, journal_id=journal_id, epoch=epoch, every=checkpoint_every, growth=growth)
-            writer.follower = keeper
-        return Recorder(writer, settings, journal_id=journal_id, tokens=stored_tokens, keeper=keeper)
+            keeper = Keeper(
+                engine,
+                journal_id=journal_id,
+                epoch=epoch,
+                genesis=genesis,
+                every=checkpoint_every,
+                name=writer.name_checkpoint,
+                growth=growth,
+            )
+        followers = Followers(keeper)
+        writer.follower = followers
+        return Recorder(
+            writer,
+            settings,
+            journal_id=journal_id,
+            tokens=stored_tokens,
+            keeper=keeper,
+            followers=followers,
+            url=self.url,
+        )
 
     def list(self) -> tuple[JournalInfo, ...]:
         """The journals of the store, oldest first."""

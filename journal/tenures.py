@@ -8,6 +8,7 @@ follows it.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -28,9 +29,8 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.core.ids import NodeId, RequestId, Seq
-from kvledger.journal.lookup import EventFilter, FoundEvent
 from kvledger.journal.places import CALLER
-from kvledger.journal.reader import JournalReader
+from kvledger.journal.questions import EventFilter, FoundEvent, LookUpSource, check_question
 from kvledger.journal.restore import decode_state
 from kvledger.journal.state import State
 
@@ -75,38 +75,56 @@ class Tenure:
 
 
 def page_history(
-    reader: JournalReader, side: Side, page: int, *, first_seq: int = 1, last_seq: int | None = None
+    source: LookUpSource,
+    side: Side,
+    page: int,
+    *,
+    first_seq: int = 1,
+    last_seq: int | None = None,
+    limit: int | None = None,
+    after_seq: int | None = None,
 ) -> Iterator[Tenure]:
     """Who held one page of a pool, in order, as far as seqs [first_seq, last_seq] tell.
 
-    Raises InvalidArgument for a page outside the pool, or a journal that has recorded nothing yet. Cost:
-    O(events that move pages in the range), and the checkpoint before it.
+    At most `limit`; `after_seq` is the `since` of the last one seen. Raises InvalidArgument for a page
+    outside the pool, or a journal that has recorded nothing yet. Cost: O(events that move pages, any page,
+    from the checkpoint before the range or the cursor to the end of the last tenure that is given), and
+    that checkpoint: no index knows pages.
     """
-    config = reader.info.config
+    config = source.info.config
     if config is None:
-        raise InvalidArgument(f"journal {reader.info.id} holds no event yet")
+        raise InvalidArgument(f"journal {source.info.id} holds no event yet")
     page_size = int(config["page_size"])
     last_page = int(config[f"{side}_tokens"]) // page_size
     if not 1 <= page <= last_page:
         raise InvalidArgument(f"page {page} is not in the {side} pool, whose pages are 1 to {last_page}")
-    story = _PageStory(side, page, page_size)
-    begins = next((transaction.first_seq for transaction in reader.transactions()), 1)
-    start = reader.checkpoint_before(max(first_seq, begins) - 1)
+    check_question(EventFilter(), limit)
+    seen = 0 if after_seq is None else after_seq
+    tenures = _tenures(source, _PageStory(side, page, page_size), max(1, first_seq, seen + 1), last_seq)
+    return islice((one for one in tenures if one.since > seen), limit)
+
+
+def _tenures(
+    source: LookUpSource, story: "_PageStory", first_seq: int, last_seq: int | None
+) -> Iterator[Tenure]:
+    start = source.checkpoint_before(max(first_seq, source.beginning().seq) - 1)
     after = 0
     if start is not None:
         after = int(start.seq)
+        if last_seq is not None and after > last_seq:
+            return  # what befell the page so early is not stored here any more
         story.resume(decode_state(start.state), start.seq)
     wanted = EventFilter(
         kinds=[kind.kind for kind in MOVES],
         first_seq=Seq(after + 1),
         last_seq=None if last_seq is None else Seq(last_seq),
     )
-    for found in reader.find(wanted):
+    for found in source.find(wanted):
         if found.undone or found.seq <= after:
             continue
         if isinstance(found.event, EventsDropped):
             yield from story.lose(found)
-            resumed = reader.checkpoint_after(found.seq)
+            resumed = source.checkpoint_after(found.seq)
             if resumed is None:
                 break
             after = int(resumed.seq)
@@ -116,7 +134,7 @@ def page_history(
     if last_seq is not None and story.held is not None:
         # What tells of a gap stands behind it, and the range may end inside one.
         behind = EventFilter(kinds=[EventsDropped.kind], first_seq=Seq(last_seq + 1))
-        told = next(iter(reader.find(behind)), None)
+        told = next(source.find(behind, limit=1), None)
         gap = None if told is None else told.event
         if told is not None and isinstance(gap, EventsDropped) and gap.first_seq <= last_seq:
             yield from story.lose(told)

@@ -1,25 +1,33 @@
 """Verification of a stored journal: every cell of its rows against the hashes that were stored with them.
 
 Everything is read back as raw cells and walked as `walk.py` says. Checkpoints are checked against their own
-hash and against the link of the chain on which they say they stand. Rows that no transaction or no journal
-accounts for are found too. A journal whose beginning was pruned is walked from the checkpoint before its
-first transaction.
+hash, against the link of the chain on which they say they stand, and against whatever names them
+(`naming.py`). Rows that no transaction or no journal accounts for are found too. A journal whose beginning
+was pruned is walked from the checkpoint before its first transaction.
 
-What the rows alone cannot show: that the end was cut off, or that the whole journal was replaced. An anchor
-can.
+What the rows alone cannot show: that the end was cut off, that the whole journal was replaced, or that the
+newest checkpoint was, which nothing names yet. Nor whether what is not there any more was pruned or cut off:
+they show that a journal begins at a state, and not that the state is true. An anchor can.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
-from kvledger.journal.chain import ChainHead, checkpoint_hash, genesis_hash
+from kvledger.journal.chain import Anchor, ChainHead, genesis_hash
+from kvledger.journal.checkpoint_rows import (
+    StoredChain,
+    checkpoint_breaks,
+    checkpoint_numbers,
+    where_it_begins,
+)
 from kvledger.journal.database import database_errors, stored_bytes
 from kvledger.journal.models import CheckpointRow, EventRow, JournalRow, TransactionRow
-from kvledger.journal.walk import LARGEST, ChainBreak, ChainWalk, Link
+from kvledger.journal.naming import Namings, reaches_start
+from kvledger.journal.walk import LARGEST, ChainBreak, ChainWalk
 
 __all__ = ["ChainBreak", "ChainTally", "rows_without_journal", "stored_journals", "verify_chain"]
 
@@ -41,6 +49,9 @@ _TRANSACTION_CELLS = (
     TransactionRow.time_us,
     TransactionRow.first_seq,
     TransactionRow.event_count,
+    TransactionRow.duration_us,
+    TransactionRow.checkpoint_seq,
+    TransactionRow.checkpoint_hash,
     TransactionRow.previous_hash,
     TransactionRow.hash,
 )
@@ -57,26 +68,32 @@ _EVENT_CELLS = (
 )
 
 
-class _StoredChain(NamedTuple):
-    """What the row of a journal says of its chain. `config` is None where it is not text."""
-
-    journal_id: int
-    epoch: str
-    genesis: bytes
-    config: str | None
-
-
 @dataclass(slots=True)
 class ChainTally:
-    """What a verification has read so far: filled in while its breaks are taken."""
+    """What a verification has read: filled in once its breaks have been taken.
+
+    `first_number` is above 1, and `start_seq` the seq of the checkpoint before it, where the journal does not
+    begin with its first transaction. `anchored`: the anchor was found where it says, not necessarily with
+    everything else sound. `proved`: nothing is wrong, and what is here is known to be what was recorded, from
+    its first transaction on or because the anchor reaches a name of the checkpoint that it begins at, which
+    `named_by` is the first transaction to give. `gaps` are ranges of seqs, first and last, that were dropped.
+    """
 
     first_number: int = 1
+    start_seq: int = 0
     transactions: int = 0
     events: int = 0
     checkpoints: int = 0
-    events_dropped: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)
     head: ChainHead | None = None
     anchored: bool = False
+    proved: bool = False
+    named_by: int | None = None
+
+    @property
+    def events_dropped(self) -> int:
+        """How many events the recorder had to give up."""
+        return sum(last - first + 1 for first, last in self.gaps)
 
 
 def verify_chain(
@@ -85,23 +102,63 @@ def verify_chain(
     *,
     anchor: ChainHead | None = None,
     tally: ChainTally | None = None,
+    names: Namings | None = None,
 ) -> Iterator[ChainBreak]:
     """Check one journal's rows and yield the breaks, those of transactions and events in order of number.
 
     Nothing when the rows are what was written, which without an `anchor` says nothing about transactions cut
-    off at the end. Raises JournalError when the database cannot be read. Cost: O(bytes stored), memory
-    bounded by a batch and the checkpoints' places.
+    off at the end. An anchor that is older than what is here cannot be compared: that is no break, and
+    `tally.anchored` is False then. `names` has what other parts of the journal name and hold. Raises
+    JournalError when the database cannot be read. Cost: O(bytes stored), memory bounded by a batch and the
+    checkpoints' places.
     """
     with database_errors("the journal cannot be verified"), engine.connect() as connection:
         chain = _chain_of(connection, journal_id)
+    sound = True
     if anchor is not None and anchor.epoch != chain.epoch:
         sentence = f"the anchor is of epoch {anchor.epoch}, the journal of {chain.epoch}: it was replaced"
         yield ChainBreak("chain", "journals", None, None, sentence)
-        anchor = None
+        sound, anchor = False, None
     with database_errors("the journal cannot be verified"), engine.connect() as connection:
-        start = _start(connection, chain)
-        marks = dict.fromkeys(_checkpoint_numbers(connection, chain), start)
-    walk = ChainWalk(start, anchor=anchor, marks=marks)
+        start = where_it_begins(connection, chain)
+        marks = dict.fromkeys(checkpoint_numbers(connection, chain), start)
+    walk = ChainWalk(start, format_version=chain.format_version, anchor=anchor, marks=marks)
+    names = Namings() if names is None else names
+    for found in _breaks(engine, chain, walk, names, anchor):
+        sound = False
+        yield found
+    if tally is not None:
+        tally.first_number, tally.start_seq = start.number + 1, start.seq
+        tally.transactions, tally.events = walk.transactions, walk.events
+        tally.checkpoints = names.checkpoints
+        tally.gaps = walk.gaps
+        tally.named_by = names.first_to_name(start.seq)
+        tally.head = ChainHead(chain.epoch, *walk.reached)
+        tally.anchored = walk.anchored
+        tally.proved = sound and (
+            not start.number
+            or (walk.anchored and reaches_start(anchor, names, start.seq, walk.format_version))
+        )
+
+
+def _breaks(
+    engine: sa.Engine,
+    chain: StoredChain,
+    walk: ChainWalk,
+    names: Namings,
+    anchor: ChainHead | None,
+) -> Iterator[ChainBreak]:
+    yield from _walked(engine, chain, walk, names)
+    if isinstance(anchor, Anchor) and anchor.checkpoint is not None:
+        yield from names.named(anchor.checkpoint, by="the anchor")
+    with database_errors("the journal cannot be verified"), engine.connect() as connection:
+        yield from _strays(connection, chain.journal_id, walk)
+        yield from checkpoint_breaks(connection, chain, walk, names)
+    yield from walk.end(_text(chain.config))
+
+
+def _walked(engine: sa.Engine, chain: StoredChain, walk: ChainWalk, names: Namings) -> Iterator[ChainBreak]:
+    """The breaks of all transactions and their events; the checkpoints that they name are noted."""
     yield from walk.begin()
     after: int | None = None
     while True:
@@ -111,24 +168,13 @@ def verify_chain(
             break
         for head, rows in batch:
             yield from walk.step(head, rows)
+            if walk.named is not None:
+                number = head[0]
+                yield from names.named(walk.named, by=f"transaction {number}", transaction=number)
         after = batch[-1][0][0]
-    with database_errors("the journal cannot be verified"), engine.connect() as connection:
-        yield from _strays(connection, chain.journal_id, walk)
-        checked = 0
-        for found in _checkpoints(connection, chain, walk):
-            checked += 1
-            if found is not None:
-                yield found
-    yield from walk.end(chain.config)
-    if tally is not None:
-        tally.first_number = start.number + 1
-        tally.transactions, tally.events, tally.checkpoints = walk.transactions, walk.events, checked
-        tally.events_dropped = sum(last - first + 1 for first, last in walk.gaps)
-        tally.head = ChainHead(chain.epoch, *walk.reached)
-        tally.anchored = walk.anchored
 
 
-def _chain_of(connection: sa.Connection, journal_id: int) -> _StoredChain:
+def _chain_of(connection: sa.Connection, journal_id: int) -> StoredChain:
     row = connection.execute(
         sa.select(
             *[
@@ -139,12 +185,12 @@ def _chain_of(connection: sa.Connection, journal_id: int) -> _StoredChain:
             JournalRow.created_us,
         ).where(JournalRow.id == journal_id)
     ).one()
+    config = row[3]
     try:
         epoch, name, policy = (text.decode() for text in row[:3])
-        config = _text(row[3])
     except UnicodeDecodeError:
         # No text that was ever written: a chain that begins nowhere breaks at its first transaction.
-        return _StoredChain(journal_id, row[0].decode(errors="replace"), b"", None)
+        return StoredChain(journal_id, row.format_version, row[0].decode(errors="replace"), b"", config)
     genesis = genesis_hash(
         format_version=row.format_version,
         created_us=row.created_us,
@@ -152,69 +198,11 @@ def _chain_of(connection: sa.Connection, journal_id: int) -> _StoredChain:
         name=name,
         token_policy=policy,
     )
-    return _StoredChain(journal_id, epoch, genesis, config)
+    return StoredChain(journal_id, row.format_version, epoch, genesis, config)
 
 
 def _text(cell: bytes | None) -> str | None:
-    return None if cell is None else cell.decode()
-
-
-def _start(connection: sa.Connection, chain: _StoredChain) -> Link:
-    """Genesis, or the checkpoint that a pruned journal begins behind."""
-    genesis = Link(0, 0, chain.genesis)
-    first = connection.execute(
-        sa.select(TransactionRow.number)
-        .where(TransactionRow.journal_id == chain.journal_id)
-        .order_by(TransactionRow.number)
-        .limit(1)
-    ).scalar_one_or_none()
-    columns = (CheckpointRow.number, CheckpointRow.seq, CheckpointRow.chain_hash)
-    query = sa.select(*columns).where(CheckpointRow.journal_id == chain.journal_id)
-    if first is None:
-        query = query.order_by(CheckpointRow.seq.desc())
-    elif first > 1:
-        query = query.where(CheckpointRow.number == first - 1)
-    else:
-        return genesis
-    found = connection.execute(query.limit(1)).first()
-    return genesis if found is None else Link(*found)
-
-
-def _checkpoint_numbers(connection: sa.Connection, chain: _StoredChain) -> Sequence[int]:
-    query = sa.select(CheckpointRow.number).where(CheckpointRow.journal_id == chain.journal_id)
-    return connection.execute(query).scalars().all()
-
-
-def _checkpoints(
-    connection: sa.Connection, chain: _StoredChain, walk: ChainWalk
-) -> Iterator[ChainBreak | None]:
-    """One item a checkpoint: what is wrong with it, or None."""
-    query = (
-        sa.select(
-            CheckpointRow.seq,
-            CheckpointRow.number,
-            CheckpointRow.chain_hash,
-            stored_bytes(CheckpointRow.digest),
-            CheckpointRow.state,
-            CheckpointRow.hash,
-        )
-        .where(CheckpointRow.journal_id == chain.journal_id)
-        .order_by(CheckpointRow.seq)
-        .execution_options(yield_per=1)
-    )
-    for seq, number, chain_hash, digest, state, stored in connection.execute(query):
-        computed = checkpoint_hash(
-            epoch=chain.epoch, seq=seq, number=number, chain_hash=chain_hash, digest=digest, state=state
-        )
-        sentence = None
-        if computed != stored:
-            sentence = f"the checkpoint at seq {seq} was changed: its hash is not that of its row"
-        elif number > walk.start.number and number in walk.marks:
-            if walk.marks[number] != Link(number, seq, chain_hash):
-                sentence = f"the checkpoint at seq {seq} does not stand on transaction {number} of this chain"
-        elif number == walk.start.number and Link(number, seq, chain_hash) != walk.start:
-            sentence = f"the checkpoint at seq {seq} is not the one that the journal begins behind"
-        yield None if sentence is None else ChainBreak("chain", "checkpoints", number, seq, sentence)
+    return None if cell is None else cell.decode(errors="replace")
 
 
 def _read_batch(

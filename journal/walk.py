@@ -5,8 +5,9 @@ its link to the one before and its own hash; after a break the walk goes on from
 changed row is reported once. Text cells are bytes: a change that happens to decode to the same value is still
 a change.
 
-A walk begins at genesis, or at a checkpoint whose earlier rows were pruned. The one thing seqs may skip is a
-range that an `events_dropped` event names, and that event is hashed like all others.
+A walk begins at genesis, or at a checkpoint whose earlier rows were pruned. An anchor from before that place
+cannot be compared with anything here, which is no break: `anchored` stays False. The one thing seqs may skip
+is a range that an `events_dropped` event names, and that event is hashed like all others.
 """
 
 import struct
@@ -16,9 +17,11 @@ from typing import Any, Literal, NamedTuple
 
 from kvledger.core.errors import CacheError
 from kvledger.core.events import EVENTS
-from kvledger.journal.chain import ChainHead, transaction_hash
+from kvledger.journal.chain import ChainHead, CheckpointName, transaction_hash
 from kvledger.journal.codec import decode, encode
 from kvledger.journal.fields import canonical_json
+from kvledger.journal.models import FORMAT_VERSION, READABLE_FORMATS
+from kvledger.journal.records import name_of
 
 DROPPED = b"events_dropped"
 OPENED = b"cache_opened"
@@ -50,13 +53,22 @@ class ChainWalk:
     """What the check knows between two transactions: which number, seq and link have to come next.
 
     `start` is the link before the first transaction: number 0, seq 0 and the genesis hash, or a checkpoint's.
-    The counters tell how much was walked; `marks` are the links that checkpoints have to stand on.
+    `format_version` is the journal's; one that is unknown is damage, and its rows are taken for the newest.
+    The counters tell how much was walked; `marks` are the links that checkpoints have to stand on; `named` is
+    the checkpoint that the last transaction names, if that transaction is sound.
     """
 
     def __init__(
-        self, start: Link, *, anchor: ChainHead | None = None, marks: dict[int, Link] | None = None
+        self,
+        start: Link,
+        *,
+        format_version: int,
+        anchor: ChainHead | None = None,
+        marks: dict[int, Link] | None = None,
     ) -> None:
         self.start = start
+        self.format_version = format_version if format_version in READABLE_FORMATS else FORMAT_VERSION
+        self.named: CheckpointName | None = None
         self.transactions = 0
         self.events = 0
         self.anchored = False
@@ -74,25 +86,16 @@ class ChainWalk:
 
     def begin(self) -> Iterator[ChainBreak]:
         """What the anchor says of the place where the walk begins."""
-        anchor, start = self._anchor, self.start
-        if anchor is None or anchor.number > start.number:
-            return
-        if anchor.number < start.number:
-            sentence = (
-                f"transaction {anchor.number}, which the anchor names, was pruned: nothing here can be "
-                f"compared with it; walk the exported files too, or use an anchor from after the pruning"
-            )
-            yield ChainBreak("chain", "transactions", anchor.number, anchor.seq, sentence)
-        else:
-            yield from self._at_anchor(start)
+        if self._anchor is not None and self._anchor.number == self.start.number:
+            yield from self._at_anchor(self.start)
 
     def step(self, head: Sequence[Any], rows: Sequence[Any]) -> Iterator[ChainBreak]:
         """Check the next transaction and the event rows in its range, and move on to what follows it.
 
-        `head` holds the cells number, op, request_id, status, reason, time_us, first_seq, event_count,
-        previous_hash, hash; each of `rows` those that `chain.EventCells` names.
+        `head` holds the cells that `chain.TransactionCells` names, then previous_hash and hash; each of
+        `rows` those that `chain.EventCells` names.
         """
-        number, *_, first_seq, event_count, previous, stored = head
+        number, first_seq, event_count, (previous, stored) = head[0], head[6], head[7], head[-2:]
         at = (number, first_seq if type(first_seq) is int else None)
         skipped = self._skipped(first_seq, rows)
         found: ChainBreak | None = None
@@ -103,7 +106,12 @@ class ChainWalk:
             found = ChainBreak("sequence", "transactions", *at, sentence)
         else:
             found = _missing_event(number, first_seq, event_count, rows)
-        computed = _hash_of(head, rows)
+        computed = _hash_of(head, rows, self.format_version)
+        if computed != stored and not self.transactions:
+            other = _other_format(head, rows, self.format_version)
+            if other is not None:
+                yield self._of_format(other, previous)
+                computed = stored
         if found is None and computed != stored:
             found = _changed(head, rows)
         if found is None and previous not in self._links:
@@ -119,6 +127,7 @@ class ChainWalk:
         if skipped is not None:
             self.gaps.append(skipped)
         self._sound = found is None
+        self.named = _name_in(head) if found is None else None
         self._links = {stored, computed or stored}
         self.next_number = min(number + 1, LARGEST)
         if type(first_seq) is int and type(event_count) is int:
@@ -143,6 +152,14 @@ class ChainWalk:
                 f"{self._anchor.number}, seq {self._anchor.seq}: the tail was cut"
             )
             yield ChainBreak("chain", "transactions", self.next_number, self.next_seq, sentence)
+
+    def _of_format(self, found: int, previous: bytes) -> ChainBreak:
+        """The rows are of another format than the journal's row says: go on with theirs."""
+        self.format_version = found
+        # The genesis hash is over the version too, and its row is told of here.
+        self._links.add(previous)
+        sentence = f"the journal's format version was changed: its rows are of format {found}"
+        return ChainBreak("chain", "journals", None, None, sentence)
 
     def _skipped(self, first_seq: Any, rows: Sequence[Any]) -> tuple[int, int] | None:
         """The seqs before this transaction that its first event says were dropped: first and last."""
@@ -190,7 +207,7 @@ def _missing_event(number: int, first_seq: Any, event_count: Any, rows: Sequence
 
 def _changed(head: Sequence[Any], rows: Sequence[Any]) -> ChainBreak:
     """A transaction whose hash is not that of its rows; the event that contradicts itself, if one does."""
-    number, *_, first_seq, event_count, _previous, _stored = head
+    number, first_seq, event_count = head[0], head[6], head[7]
     for row in rows:
         if not _is_consistent(row, number):
             sentence = f"seq {row[0]} of transaction {number} was changed: its cells contradict one another"
@@ -218,14 +235,26 @@ def _is_consistent(row: Sequence[Any], number: int) -> bool:
     return (again.node, wanted, again.payload.encode(), again.blob) == (node, request, payload, blob)
 
 
-def _hash_of(head: Sequence[Any], rows: Any) -> bytes | None:
-    """The hash that these cells call for, None when they hold what no journal can."""
+def _hash_of(head: Sequence[Any], rows: Any, format_version: int) -> bytes | None:
+    """The hash that these cells call for, None when they hold what no journal of this format can."""
     cells: Any = head[:-2]
     previous = head[-2]
     try:
-        return transaction_hash(previous, cells, rows)
+        return transaction_hash(previous, cells, rows, format_version=format_version)
     except (struct.error, TypeError):
         return None
+
+
+def _other_format(head: Sequence[Any], rows: Any, format_version: int) -> int | None:
+    """The format version by which these cells have their hash, if there is one."""
+    for other in READABLE_FORMATS:
+        if other != format_version and _hash_of(head, rows, other) == head[-1]:
+            return other
+    return None
+
+
+def _name_in(head: Sequence[Any]) -> CheckpointName | None:
+    return name_of(head[9], head[10])
 
 
 def _config_in(rows: Sequence[Any]) -> str | None:

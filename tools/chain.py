@@ -1,21 +1,18 @@
-"""The chain of a stored journal against its hashes and against an anchor: what `audit --chain` reports."""
+"""The chain of a stored journal against its hashes and an anchor: what it proves, and what it cannot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from kvledger.core.errors import JournalError, UnknownJournal
-from kvledger.journal import ChainBreak, ChainHead, Journal
+from kvledger.core.errors import UnknownJournal
+from kvledger.journal import ChainBreak, Journal
 from kvledger.journal.anchor import is_signed_by, read_anchor
-from kvledger.journal.audit.verdict import TAIL_KNOWN, TAIL_UNKNOWN
+from kvledger.journal.audit.verdict import TAIL_EARLIER, TAIL_KNOWN, TAIL_REFUTED, TAIL_UNKNOWN
+from kvledger.journal.chain import Anchor
 from kvledger.journal.database import reading_engine
+from kvledger.journal.export import ExportedJournal, verify_exported
 from kvledger.journal.verify import ChainTally, rows_without_journal, stored_journals
 from kvledger.tools.sources import OpenedSource
-
-BREAKS_KEPT = 20
-"""Breaks that a report names; the rest is counted."""
 
 Signature = Literal["none", "valid", "invalid", "not_checked"]
 
@@ -24,58 +21,101 @@ Signature = Literal["none", "valid", "invalid", "not_checked"]
 class KeptAnchor:
     """An anchor as somebody kept it. `head` is None where its signature is not that of the key given."""
 
-    head: ChainHead | None
+    head: Anchor | None
     epoch: str
     signature: Signature
 
 
-class ChainReport(BaseModel):
-    """What a verification of the chain found. `head` is the last hash, in hexadecimal digits.
+class ChainCheck:
+    """A verification of one journal's chain: an iterator of its breaks, to be taken once and to the end.
 
-    `first_transaction` is above 1 where earlier ones were pruned. `tail` says whether the end is known to be
-    there.
+    What it comes to is known afterwards. A forged anchor is the first break.
     """
 
-    model_config = ConfigDict(frozen=True)
+    def __init__(
+        self,
+        breaks: Iterator[ChainBreak],
+        tally: ChainTally,
+        *,
+        anchor: KeptAnchor | None = None,
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.tally = tally
+        self.anchor = anchor
+        self._stream = self._all(breaks)
+        self._held: list[ChainBreak] = []
+        self._notes = notes
+        self._found = 0
 
-    verdict: Literal["pass", "fail"]
-    journal: int
-    epoch: str
-    first_transaction: int
-    transactions: int
-    events: int
-    events_dropped: int
-    checkpoints: int
-    last_seq: int
-    head: str
-    signature: Signature
-    anchored: bool
-    tail: str
-    breaks: list[ChainBreak]
-    breaks_total: int
+    def __iter__(self) -> Iterator[ChainBreak]:
+        yield from self._held
+        self._held.clear()
+        yield from self._stream
 
-    def render(self) -> str:
-        """The report as plain text."""
-        lines = [f"chain: {self.verdict}", ""]
-        lines += [f"  {_line(found)}" for found in self.breaks]
-        if self.breaks_total > len(self.breaks):
-            lines.append(f"  and {self.breaks_total - len(self.breaks)} more")
-        if self.breaks:
-            lines.append("")
-        first = "" if self.first_transaction == 1 else f" from transaction {self.first_transaction} on"
-        dropped = "" if not self.events_dropped else f", {self.events_dropped:,} events dropped in between"
-        lines += [
-            f"  journal {self.journal}, epoch {self.epoch}",
-            f"  {self.events:,} events of {self.transactions:,} transactions{first}{dropped}",
-            f"  {self.checkpoints:,} checkpoints",
-            f"  head {self.head} at seq {self.last_seq:,}",
-            f"  {self.tail}",
-        ]
-        if self.first_transaction > 1:
-            lines.append("  what came before is not here: only an audit with --exported reads all of it")
-        if self.signature != "none":
-            lines.append(f"  the anchor's signature: {self.signature.replace('_', ' ')}")
-        return "\n".join(lines) + "\n"
+    def is_broken(self) -> bool:
+        """Whether there is any break, which is then taken like all others. Reads up to the first."""
+        if not self._found:
+            self._held = [found for found in (next(self._stream, None),) if found is not None]
+        return self._found > 0
+
+    def _all(self, breaks: Iterator[ChainBreak]) -> Iterator[ChainBreak]:
+        if self.anchor is not None and self.anchor.head is None:
+            self._found += 1
+            sentence = "the anchor was not signed with this key: it is forged, or of somebody else"
+            yield ChainBreak("chain", "anchor", None, None, sentence)
+        for found in breaks:
+            self._found += 1
+            yield found
+
+    @property
+    def verdict(self) -> Literal["pass", "fail", "unverified"]:
+        """Fail where anything is wrong; unverified where what is here is not known to be what was recorded,
+        or not held against the anchor that was given."""
+        if self._found:
+            return "fail"
+        return "pass" if self.tally.proved and not self._anchor_is_earlier else "unverified"
+
+    @property
+    def tail(self) -> str:
+        """Whether the end is known to be there."""
+        if self.anchor is None:
+            return TAIL_UNKNOWN
+        if self.tally.anchored and not self._found:
+            return TAIL_KNOWN
+        return TAIL_EARLIER if self._anchor_is_earlier else TAIL_REFUTED
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know besides: of the files, and of an anchor that tells nothing here."""
+        if not self._anchor_is_earlier or self.anchor is None or self.anchor.head is None:
+            return tuple(self._notes)
+        number, seq = self.anchor.head.number, self.anchor.head.seq
+        return (
+            *self._notes,
+            f"transaction {number}, seq {seq}, which the anchor names, is not here: give the exported files "
+            "that hold it with --exported, or an anchor that was taken later",
+        )
+
+    def beginning(self) -> str | None:
+        """What is known of a journal that begins later than with its first transaction; None for others."""
+        tally = self.tally
+        if tally.first_number == 1:
+            return None
+        if tally.proved:
+            return (
+                f"proved from seq {tally.start_seq + 1} on: the anchor covers the checkpoint at seq "
+                f"{tally.start_seq}, at which this begins"
+            )
+        named = tally.named_by
+        return (
+            f"events 1 to {tally.start_seq} are not here, and whether they were pruned or cut off cannot be "
+            "known from what is: give the exported files with --exported"
+            + ("" if named is None else f", or an anchor of transaction {named} or a later one")
+        )
+
+    @property
+    def _anchor_is_earlier(self) -> bool:
+        head = None if self.anchor is None else self.anchor.head
+        return head is not None and not self.tally.anchored and head.number < self.tally.first_number - 1
 
 
 def open_anchor(text: bytes, *, public_key: bytes | None) -> KeptAnchor:
@@ -120,23 +160,30 @@ def journals_in(store: Journal) -> tuple[tuple[int, bytes], ...]:
         engine.dispose()
 
 
-def _lost_rows(store: Journal) -> tuple[int, ChainBreak] | None:
-    engine = reading_engine(store.url)
-    try:
-        return rows_without_journal(engine)
-    finally:
-        engine.dispose()
-
-
-def breaks_of(
-    store: Journal, journal: int, anchor: KeptAnchor | None, *, tally: ChainTally | None = None
-) -> Iterator[ChainBreak]:
-    """Every break of one journal's chain, that of a forged anchor first.
+def check_stored(store: Journal, journal: int, anchor: KeptAnchor | None) -> ChainCheck:
+    """The check of one journal in a database.
 
     Raises UnknownJournal where there is no such journal, unless rows are left of one that is gone.
     """
-    if anchor is not None and anchor.signature == "invalid":
-        yield _forged()
+    tally = ChainTally()
+    return ChainCheck(_stored_breaks(store, journal, anchor, tally), tally, anchor=anchor)
+
+
+def check_source(opened: OpenedSource, anchor: KeptAnchor | None) -> ChainCheck:
+    """The check of a journal wherever it is kept: in a database, in files, or in both, as one chain."""
+    source = opened.source
+    if isinstance(source, ExportedJournal):
+        tally = ChainTally()
+        breaks = verify_exported(source, anchor=None if anchor is None else anchor.head, tally=tally)
+        return ChainCheck(breaks, tally, anchor=anchor, notes=source.notes())
+    if opened.store is None:
+        raise UnknownJournal("there is neither a file nor a database to verify")
+    return check_stored(opened.store, source.info.id, anchor)
+
+
+def _stored_breaks(
+    store: Journal, journal: int, anchor: KeptAnchor | None, tally: ChainTally
+) -> Iterator[ChainBreak]:
     try:
         found = store.verify(journal, anchor=None if anchor is None else anchor.head, tally=tally)
     except UnknownJournal:
@@ -148,86 +195,9 @@ def breaks_of(
     yield from found
 
 
-def breaks_in_files(
-    opened: OpenedSource, anchor: KeptAnchor | None, *, tally: ChainTally | None = None
-) -> Iterator[ChainBreak]:
-    """Every break of a journal that is kept in files, or in files and a database.
-
-    Its links are verified, so the anchor has only to be found among them.
-    """
-    yield from opened.breaks()
-    if anchor is None:
-        return
-    if anchor.head is None:
-        yield _forged()
-        return
-    head, source = anchor.head, opened.source
-    if head.epoch != source.info.epoch:
-        sentence = f"the anchor is of epoch {head.epoch}, the journal of {source.info.epoch}: it was replaced"
-        yield ChainBreak("chain", "journals", None, None, sentence)
-        return
-    end = source.head()
-    if head.number > end.number:
-        sentence = (
-            f"the journal ends with transaction {end.number}; the anchor names transaction {head.number}, "
-            f"seq {head.seq}: the tail was cut"
-        )
-        yield ChainBreak("chain", "transactions", end.number + 1, end.seq + 1, sentence)
-        return
-    found = next(source.transactions(max(1, head.number)), None)
-    if head.number > 0 and (found is None or found.number != head.number):
-        sentence = f"transaction {head.number}, which the anchor names, is not among what is kept here"
-        yield ChainBreak("chain", "transactions", head.number, head.seq, sentence)
-    elif found is not None and head.number > 0 and (found.last_seq, found.hash) != (head.seq, head.hash):
-        sentence = f"transaction {head.number} has another hash or last seq than the anchor"
-        yield ChainBreak("chain", "transactions", head.number, head.seq, sentence)
-    elif tally is not None:
-        tally.anchored = True
-
-
-def check_chain(store: Journal, journal: int | None, anchor: KeptAnchor | None) -> ChainReport:
-    """Verify one journal's chain. Cost: O(bytes stored).
-
-    Errors as `Journal.verify`; JournalError too for a journal without any transaction, where nothing is wrong
-    because nothing was looked at.
-    """
-    number = journal_of(store, journal, anchor)
-    tally = ChainTally()
-    found = list(breaks_of(store, number, anchor, tally=tally))
-    if not found and not tally.transactions:
-        raise JournalError(
-            f"journal {number} holds no transaction, so there is nothing to verify; give another one with "
-            f"--journal, or the exported files with --exported"
-        )
-    head = tally.head or ChainHead("", 0, 0, b"")
-    return ChainReport(
-        verdict="fail" if found else "pass",
-        journal=number,
-        epoch=head.epoch,
-        first_transaction=tally.first_number,
-        transactions=tally.transactions,
-        events=tally.events,
-        events_dropped=tally.events_dropped,
-        checkpoints=tally.checkpoints,
-        last_seq=head.seq,
-        head=head.hash.hex(),
-        signature="none" if anchor is None else anchor.signature,
-        anchored=tally.anchored,
-        tail=TAIL_KNOWN if tally.anchored and not found else TAIL_UNKNOWN,
-        breaks=found[:BREAKS_KEPT],
-        breaks_total=len(found),
-    )
-
-
-def _forged() -> ChainBreak:
-    sentence = "the anchor was not signed with this key: it is forged, or of somebody else"
-    return ChainBreak("chain", "anchor", None, None, sentence)
-
-
-def _line(found: ChainBreak) -> str:
-    where: list[str] = [found.table]
-    if found.number is not None:
-        where.append(f"transaction {found.number}")
-    if found.seq is not None:
-        where.append(f"seq {found.seq}")
-    return f"[{found.invariant}] {', '.join(where)}: {found.sentence}"
+def _lost_rows(store: Journal) -> tuple[int, ChainBreak] | None:
+    engine = reading_engine(store.url)
+    try:
+        return rows_without_journal(engine)
+    finally:
+        engine.dispose()

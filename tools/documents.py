@@ -17,7 +17,7 @@ class Picture(BaseModel):
 
 
 class JournalPicture(BaseModel):
-    """One journal of a store; `created` is UTC."""
+    """One journal; `created` is UTC. `first_seq` is above 1 where older events were pruned."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,11 +25,12 @@ class JournalPicture(BaseModel):
     name: str
     epoch: str
     created: str
+    first_seq: int
     last_seq: int
 
 
 class StorePicture(BaseModel):
-    """All journals of a store, oldest first."""
+    """All journals of a store or a folder, oldest first."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -2,22 +2,26 @@
 
 from collections.abc import Callable, Iterator
 
-from kvledger.core.ids import Seq
-from kvledger.journal import EventFilter, FoundEvent, JournalReader
+from kvledger.journal import FoundEvent, LookUpSource
+
+
+def first_of_last(source: LookUpSource, last: int) -> int:
+    """The seq from which on the `last` events stand."""
+    return max(1, source.head().seq - last + 1)
 
 
 def follow(
-    reader: JournalReader, last: int, *, pause: Callable[[], None] | None = None
+    source: LookUpSource, last: int, *, pause: Callable[[], None] | None = None
 ) -> Iterator[FoundEvent]:
     """The `last` events and, with `pause`, all that follow: it is called whenever nothing new is there.
 
     A seq becomes visible with the whole of its transaction and never after a later one, so the last seq seen
-    is all there is to remember. Without `pause` it ends; errors as `JournalReader.find`.
+    is all there is to remember. Without `pause` it ends; errors as `LookUpSource.find`.
     """
-    seen = max(0, reader.head().seq - last)
+    seen = first_of_last(source, last) - 1
     while True:
         news = False
-        for found in reader.find(EventFilter(first_seq=Seq(seen + 1))):
+        for found in source.find(after_seq=seen):
             news = True
             seen = int(found.seq)
             yield found

@@ -27,10 +27,18 @@ def judge(
     try:
         reader = store.reader(journal)
     except JournalError as error:
-        return audit(_unread(error), chain=store.verify(journal) if chain is None else chain)
+        return judge_unread(error, chain=store.verify(journal) if chain is None else chain)
     if chain is None:
         chain = store.verify(reader.info.id)
     return audit(reader, chain=chain, progress=_teller(reader, progress))
+
+
+def judge_unread(error: JournalError, *, chain: Iterable[ChainBreak]) -> Verdict:
+    """The verdict on a journal of which no row can be read, for the reason given: what its chain finds.
+
+    Raises `error` where that is nothing.
+    """
+    return audit(_unread(error), chain=chain)
 
 
 def judge_source(

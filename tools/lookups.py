@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, cast
+from itertools import islice
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.journal import FoundEvent, JournalReader
+from kvledger.journal import FoundEvent, FoundTransaction, LookUpSource
+from kvledger.journal.beginning import Unseen
 from kvledger.journal.difference import Difference
 from kvledger.journal.schema import view_event
-from kvledger.journal.tenures import Tenure
+from kvledger.journal.tenures import Side, Tenure
 from kvledger.journal.tokens import TokenPolicy
+
+T = TypeVar("T")
 
 RANGES_SHOWN = 6
 """Ranges of pages that fit a line; --json has all of them."""
@@ -39,14 +43,34 @@ class EventDocument(BaseModel):
         )
 
 
-class EventPage(BaseModel):
-    """Events in order of seq; `next` is the seq to go on from, None at the end."""
+class UnseenDocument(BaseModel):
+    """The seqs that an answer would have to see and that are not stored here; both included."""
+
+    model_config = ConfigDict(frozen=True)
+
+    first_seq: int
+    last_seq: int
+    sentence: str
+
+
+class Page(BaseModel):
+    """What all answers in pages share.
+
+    `next` is the place of the last one, after (or, newest first, before) which the next page begins: a seq,
+    or the number of a transaction. None at the end. `unseen` is what was pruned of the answer.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     journal: int
-    events: list[EventDocument]
     next: int | None
+    unseen: UnseenDocument | None
+
+
+class EventPage(Page):
+    """Events in the order that was asked for."""
+
+    events: list[EventDocument]
 
 
 class AnomalyDocument(BaseModel):
@@ -58,14 +82,42 @@ class AnomalyDocument(BaseModel):
     event: EventDocument
 
 
-class AnomalyPage(BaseModel):
-    """Anomalies in order of seq; `next` as in an `EventPage`."""
+class AnomalyPage(Page):
+    """Anomalies in the order that was asked for."""
+
+    anomalies: list[AnomalyDocument]
+
+
+class TransactionDocument(BaseModel):
+    """One transaction's row; `time` is UTC, `duration_us` None where it was not recorded."""
 
     model_config = ConfigDict(frozen=True)
 
-    journal: int
-    anomalies: list[AnomalyDocument]
-    next: int | None
+    number: int
+    op: str
+    request: str | None
+    status: Literal["committed", "rolled_back"]
+    reason: str
+    time: str
+    duration_us: int | None
+    first_seq: int
+    events: int
+
+    def line(self) -> str:
+        """The transaction as one line of text."""
+        whose = "" if self.request is None else f" of {self.request}"
+        took = "" if self.duration_us is None else f" in {self.duration_us:,} us"
+        seqs = "no events"
+        if self.events:
+            seqs = f"{self.first_seq} to {self.first_seq + self.events - 1}"
+        ended = f"  rolled back: {self.reason}" if self.status == "rolled_back" else ""
+        return f"{self.number:>9}  {self.time}  {self.op}{whose}{took}  {seqs}{ended}"
+
+
+class TransactionPage(Page):
+    """Transactions in the order that was asked for."""
+
+    transactions: list[TransactionDocument]
 
 
 class TenureDocument(BaseModel):
@@ -100,12 +152,9 @@ class TenureDocument(BaseModel):
         return f"{self.since:>9} to {until:<9}  {who}{where}{beside}; began with {self.began}{end}{why}"
 
 
-class SlotHistory(BaseModel):
-    """Who held the page of a slot, in order."""
+class SlotHistory(Page):
+    """Who held the page of a slot, in order; `next` is since when the last one did."""
 
-    model_config = ConfigDict(frozen=True)
-
-    journal: int
     pool: str
     slot: int
     page: int
@@ -156,32 +205,114 @@ def event_document(found: FoundEvent, *, policy: str, reveal: bool = False) -> E
 
 
 def event_page(
-    reader: JournalReader, events: Iterable[FoundEvent], *, limit: int, reveal: bool = False
+    source: LookUpSource,
+    events: Iterable[FoundEvent],
+    *,
+    limit: int,
+    unseen: Unseen | None = None,
+    newest_first: bool = False,
+    reveal: bool = False,
 ) -> EventPage:
-    """At most `limit` of `events`, which must be one more if there are more."""
-    taken: list[EventDocument] = []
-    following = None
-    for found in events:
-        if len(taken) == limit:
-            following = int(found.seq)
-            break
-        taken.append(event_document(found, policy=reader.info.token_policy, reveal=reveal))
-    return EventPage(journal=reader.info.id, events=taken, next=following)
+    """At most `limit` of `events`, which must be one more if there are more; newest first, what is `unseen`
+    stands behind the last page.
+    """
+    taken, following = cut_at(events, limit)
+    return EventPage(
+        journal=source.info.id,
+        events=[event_document(one, policy=source.info.token_policy, reveal=reveal) for one in taken],
+        next=int(taken[-1].seq) if following else None,
+        unseen=None if newest_first and following else unseen_document(unseen),
+    )
 
 
 def anomaly_page(
-    reader: JournalReader, found: Iterable[tuple[FoundEvent, str]], *, limit: int
+    source: LookUpSource,
+    found: Iterable[tuple[FoundEvent, str]],
+    *,
+    limit: int,
+    unseen: Unseen | None = None,
+    newest_first: bool = False,
 ) -> AnomalyPage:
-    """At most `limit` of the anomalies `found`."""
-    taken: list[AnomalyDocument] = []
-    following = None
-    for event, sentence in found:
-        if len(taken) == limit:
-            following = int(event.seq)
-            break
-        document = event_document(event, policy=reader.info.token_policy)
-        taken.append(AnomalyDocument(sentence=sentence, event=document))
-    return AnomalyPage(journal=reader.info.id, anomalies=taken, next=following)
+    """At most `limit` of the anomalies `found`, as an `event_page`."""
+    taken, following = cut_at(found, limit)
+    return AnomalyPage(
+        journal=source.info.id,
+        anomalies=[
+            AnomalyDocument(sentence=why, event=event_document(one, policy=source.info.token_policy))
+            for one, why in taken
+        ],
+        next=int(taken[-1][0].seq) if following else None,
+        unseen=None if newest_first and following else unseen_document(unseen),
+    )
+
+
+def transaction_page(
+    source: LookUpSource,
+    found: Iterable[FoundTransaction],
+    *,
+    limit: int,
+    unseen: Unseen | None = None,
+    newest_first: bool = False,
+) -> TransactionPage:
+    """At most `limit` of the transactions `found`, as an `event_page`."""
+    taken, following = cut_at(found, limit)
+    return TransactionPage(
+        journal=source.info.id,
+        transactions=[transaction_document(one) for one in taken],
+        next=int(taken[-1].number) if following else None,
+        unseen=None if newest_first and following else unseen_document(unseen),
+    )
+
+
+def slot_history(
+    source: LookUpSource,
+    tenures: Iterable[Tenure],
+    *,
+    side: Side,
+    slot: int,
+    page: int,
+    limit: int,
+    unseen: Unseen | None = None,
+) -> SlotHistory:
+    """At most `limit` of the tenures of a slot's page, which must be one more if there are more."""
+    taken, following = cut_at(tenures, limit)
+    return SlotHistory(
+        journal=source.info.id,
+        pool=side,
+        slot=slot,
+        page=page,
+        tenures=[tenure_document(one) for one in taken],
+        next=int(taken[-1].since) if following else None,
+        unseen=unseen_document(unseen),
+    )
+
+
+def cut_at(found: Iterable[T], limit: int) -> tuple[list[T], bool]:
+    """The first `limit` of them, and whether there are more."""
+    taken = list(islice(found, limit + 1))
+    return taken[:limit], len(taken) > limit
+
+
+def unseen_document(unseen: Unseen | None) -> UnseenDocument | None:
+    """The document of what an answer could not see."""
+    if unseen is None:
+        return None
+    return UnseenDocument(first_seq=unseen.first_seq, last_seq=unseen.last_seq, sentence=unseen.sentence)
+
+
+def transaction_document(found: FoundTransaction) -> TransactionDocument:
+    """The document of one transaction's row."""
+    return TransactionDocument(
+        number=found.number,
+        op=found.op,
+        request=found.request_id,
+        status="rolled_back" if found.rolled_back else "committed",
+        reason=found.reason,
+        time=utc(found.time_us),
+        duration_us=found.duration_us,
+        first_seq=found.first_seq,
+        events=found.event_count,
+    )
 
 
 def tenure_document(tenure: Tenure) -> TenureDocument:

@@ -1,12 +1,13 @@
 """Makes the documents of `kvledger.tools.documents` from the state that replay rebuilt, not from a cache."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import Origin
 from kvledger.core.ids import NodeId, RequestId
-from kvledger.journal import Journal
+from kvledger.journal import LookUpSource
 from kvledger.journal.places import CALLER, DEFERRED, FREE
 from kvledger.journal.replay import Replayed
 from kvledger.journal.state import Node, NodeView, PoolPlaces, State
@@ -23,18 +24,19 @@ from kvledger.tools.documents import (
 )
 
 
-def picture_journals(store: Journal) -> StorePicture:
-    """The journals of an open store. Cost: one look-up a journal."""
+def picture_journals(sources: Iterable[LookUpSource]) -> StorePicture:
+    """The journals of an open store or folder. Cost: two look-ups a journal."""
     return StorePicture(
         journals=[
             JournalPicture(
-                journal=info.id,
-                name=info.name,
-                epoch=info.epoch,
-                created=datetime.fromtimestamp(info.created_us // 1_000_000, UTC).isoformat(),
-                last_seq=store.reader(info.id).head().seq,
+                journal=source.info.id,
+                name=source.info.name,
+                epoch=source.info.epoch,
+                created=datetime.fromtimestamp(source.info.created_us // 1_000_000, UTC).isoformat(),
+                first_seq=source.beginning().seq,
+                last_seq=source.head().seq,
             )
-            for info in store.list()
+            for source in sources
         ]
     )
 

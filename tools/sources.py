@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.journal import ChainBreak, Journal, JournalReader
+from kvledger.journal import ChainBreak, Journal, JournalReader, LookUpSource
 from kvledger.journal.export import ExportedJournal, is_exported
+from kvledger.journal.export.folder import pieces_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,19 @@ class OpenedSource:
 
 @contextmanager
 def open_source(
-    where: str, journal: int | None = None, *, exported: str | Path | None = None
+    where: str,
+    journal: int | None = None,
+    *,
+    exported: str | Path | None = None,
+    may_be_torn: bool = False,
 ) -> Iterator[OpenedSource]:
     """The journal at `where`, a database or exported files; `exported` names files that precede a database.
 
+    With `may_be_torn` a database that does not go on where they end is a break of the chain, and no error.
     Raises InvalidArgument for files beside files, and what opening a store or exported files raises.
     """
     if is_exported(where):
-        if exported is not None:
-            raise InvalidArgument(f"{where} holds exported files already: name a database beside them")
+        _refuse_beside_files(where, exported)
         yield OpenedSource(ExportedJournal.open(where, journal), None)
         return
     with Journal.open(where, create=False) as store:
@@ -43,4 +48,38 @@ def open_source(
         if exported is None:
             yield OpenedSource(reader, store)
         else:
-            yield OpenedSource(ExportedJournal.open(exported, rest=reader), store)
+            files = ExportedJournal.open(exported, rest=reader, may_be_torn=may_be_torn)
+            yield OpenedSource(files, store)
+
+
+@contextmanager
+def open_sources(where: str, *, exported: str | Path | None = None) -> Iterator[list[LookUpSource]]:
+    """All journals at `where`, oldest first; those of a database with what precedes them in `exported`.
+
+    Raises as `open_source`.
+    """
+    if is_exported(where):
+        _refuse_beside_files(where, exported)
+        yield list(_in_files(Path(where).expanduser()))
+        return
+    with Journal.open(where, create=False) as store:
+        before = [] if exported is None else list(_in_files(Path(exported).expanduser()))
+        epochs = {journal.info.epoch for journal in before}
+        yield [
+            store.reader(info.id)
+            if exported is None or info.epoch not in epochs
+            else ExportedJournal.open(exported, rest=store.reader(info.id))
+            for info in store.list()
+        ]
+
+
+def _in_files(path: Path) -> Iterator[ExportedJournal]:
+    pieces = pieces_in(path)
+    times = {piece.facts.journal.epoch: piece.facts.journal.created_us for piece in pieces}
+    for epoch in sorted(times, key=lambda epoch: (times[epoch], epoch)):
+        yield ExportedJournal([piece for piece in pieces if piece.facts.journal.epoch == epoch])
+
+
+def _refuse_beside_files(where: str, exported: str | Path | None) -> None:
+    if exported is not None:
+        raise InvalidArgument(f"{where} holds exported files already: name a database beside them")

@@ -1,6 +1,7 @@
 """A sink between cache and recorder: times it, and notes which pages a recovery touched."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,11 +18,17 @@ class TapSink:
 
     def __init__(self, inner: EventSink | None, meter: Meter) -> None:
         self._inner = inner
+        self._inner_begins: Callable[[], None] | None = getattr(inner, "begin", None)
         self._meter = meter
         self._recovered: list[Pages] = []
         self.token_form: TokenForm | None = getattr(inner, "token_form", None)
         self.events = 0
         self.transactions = 0
+
+    def begin(self) -> None:
+        """A transaction begins: the inner sink may want to know how long it takes."""
+        if self._inner_begins is not None:
+            self._inner_begins()
 
     def append(self, transaction: TransactionRecord) -> None:
         """Hand the transaction on, then look at it."""

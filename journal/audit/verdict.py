@@ -10,6 +10,8 @@ Status = Literal["verified", "failed", "not_checked", "unverified"]
 NO_CHECKPOINT = "none, so changes without an event would not be seen"
 TAIL_UNKNOWN = "without an anchor it cannot be known whether the end was cut off or the journal replaced"
 NOT_HERE = "these rows are not here; give the exported files with --exported"
+TAIL_REFUTED = "the anchor does not confirm this journal: see what was found"
+TAIL_EARLIER = "the anchor is older than all that is here: it cannot tell whether the end was cut off"
 TAIL_KNOWN = "the anchor stands in this journal: nothing up to it was cut off"
 
 
@@ -111,6 +113,7 @@ class Verdict(BaseModel):
     part of the journal could not be read.
 
     `checkpoint_seq` is the checkpoint from which the audit started because what lies before it is not there.
+    `tail` says whether the end is known to be there, `notes` what else has to be known of the evidence.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -123,6 +126,7 @@ class Verdict(BaseModel):
     gaps: tuple[Gap, ...] = ()
     checkpoint_seq: int | None = None
     tail: str = TAIL_UNKNOWN
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -135,6 +139,7 @@ class Verdict(BaseModel):
         if self.checkpoint_seq is not None:
             lines.insert(1, f"begins: at the checkpoint of seq {self.checkpoint_seq}, with nothing before it")
         lines[-1:-1] = [f"unverified: {_gap(gap)}" for gap in self.gaps]
+        lines[-1:-1] = [f"note: {note}" for note in self.notes]
         if not self.counts.checkpoints:
             lines[-1:-1] = [f"checkpoints: {NO_CHECKPOINT}"]
         width = max(len(report.id) for report in self.invariants)

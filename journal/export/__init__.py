@@ -3,6 +3,7 @@
 from kvledger.journal.export.folder import ExportedJournal, is_exported
 from kvledger.journal.export.prune import Pruned, prune_rows
 from kvledger.journal.export.take import export_journal
+from kvledger.journal.export.verify import verify_exported
 from kvledger.journal.export.write import EXPORT_FORMATS, Exported, ExportFormat
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "export_journal",
     "is_exported",
     "prune_rows",
+    "verify_exported",
 ]

@@ -15,7 +15,13 @@ from kvledger.core.ids import RequestId, Seq, TxnId
 from kvledger.journal.codec import decode
 from kvledger.journal.database import database_errors
 from kvledger.journal.models import CheckpointRow, EventRow, TransactionRow
-from kvledger.journal.records import StoredCheckpoint, StoredEvent, StoredTransaction
+from kvledger.journal.records import (
+    CHECKPOINT_COLUMNS,
+    StoredCheckpoint,
+    StoredEvent,
+    StoredTransaction,
+    checkpoint_of,
+)
 
 BATCH_TRANSACTIONS = 4_096
 BATCH_EVENTS = 16_384
@@ -37,7 +43,10 @@ class EventCells(NamedTuple):
 
 
 class TransactionCells(NamedTuple):
-    """The cells of a transaction's row, its events', and of the checkpoint that stands at its end."""
+    """The cells of a transaction's row, its events', and of the checkpoint that stands at its end.
+
+    In a journal of format 1 `duration_us`, `checkpoint_seq` and `checkpoint_hash` are None.
+    """
 
     number: int
     op: str
@@ -47,6 +56,9 @@ class TransactionCells(NamedTuple):
     time_us: int
     first_seq: int
     event_count: int
+    duration_us: int | None
+    checkpoint_seq: int | None
+    checkpoint_hash: bytes | None
     previous_hash: bytes
     hash: bytes
     events: Sequence[EventCells]
@@ -74,6 +86,7 @@ class TransactionCells(NamedTuple):
             events=tuple([_event(cells) for cells in self.events]),
             previous_hash=self.previous_hash,
             hash=self.hash,
+            duration_us=self.duration_us,
         )
 
 
@@ -85,9 +98,15 @@ def _event(cells: EventCells) -> StoredEvent:
     return StoredEvent(Seq(cells.seq), bool(cells.undone), event)
 
 
-_HEADS = [getattr(TransactionRow, name) for name in TransactionCells._fields[:10]]
+HEAD_NAMES = TransactionCells._fields[:-2]
+"""The cells of a transaction's own row, in the order of `TransactionCells`."""
+
+SECOND_FORMAT_NAMES = ("duration_us", "checkpoint_seq", "checkpoint_hash")
+"""Those of them that came with format 2."""
+
+_HEADS = [getattr(TransactionRow, name) for name in HEAD_NAMES]
 _EVENTS = [getattr(EventRow, name) for name in EventCells._fields]
-_CHECKPOINTS = [getattr(CheckpointRow, name) for name in StoredCheckpoint.__slots__]
+_CHECKPOINTS = [getattr(CheckpointRow, name) for name in CHECKPOINT_COLUMNS]
 
 
 def stored_cells(
@@ -139,7 +158,7 @@ def _batch(connection: sa.Connection, journal_id: int, after: int, upto_seq: int
             CheckpointRow.number.between(heads[0].number, heads[-1].number),
         )
     ).all()
-    checkpoints = {row.number: StoredCheckpoint(*row) for row in kept}
+    checkpoints = {row.number: checkpoint_of(row) for row in kept}
     return list(_assembled(heads, rows, checkpoints))
 
 

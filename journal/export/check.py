@@ -3,19 +3,35 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kvledger.journal.chain import ChainHead, CheckpointName
 from kvledger.journal.export.cells import EventCells, TransactionCells
 from kvledger.journal.export.facts import JournalFacts
+from kvledger.journal.naming import Namings, StoredOrder
 from kvledger.journal.reader import hash_of
 from kvledger.journal.walk import ChainBreak, ChainWalk, Link
 
 
 class FileWalk:
     """Checks transactions in order, from the link `start` on, which is genesis or the end of what came
-    before."""
+    before.
 
-    def __init__(self, journal: JournalFacts, start: Link) -> None:
-        self._journal = journal
-        self._walk = ChainWalk(start)
+    `names` is what the parts of the journal walked before name and hold. A file need not hold a checkpoint
+    that a transaction names: it may have been stored after the file was written.
+    """
+
+    def __init__(
+        self,
+        journal: JournalFacts,
+        start: Link,
+        *,
+        names: Namings | None = None,
+        anchor: ChainHead | None = None,
+    ) -> None:
+        self._info = journal.info()
+        self._config = journal.config
+        self._walk = ChainWalk(start, format_version=journal.format_version, anchor=anchor)
+        self._names = Namings() if names is None else names
+        self._order = StoredOrder()
 
     @property
     def reached(self) -> Link:
@@ -32,20 +48,43 @@ class FileWalk:
         """How many events they held."""
         return self._walk.events
 
+    @property
+    def anchored(self) -> bool:
+        """Whether the anchor was found where it says."""
+        return self._walk.anchored
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The ranges of seqs that the recorder had to give up between them: first and last."""
+        return self._walk.gaps
+
+    def begin(self) -> Iterator[ChainBreak]:
+        """What the anchor says of the place where the walk begins."""
+        yield from self._walk.begin()
+
     def step(self, cells: TransactionCells) -> Iterator[ChainBreak]:
         """Check the next transaction, its events and the checkpoint after it, and move on."""
         yield from self._walk.step(_hashed_head(cells), [_hashed(event) for event in cells.events])
+        if self._walk.named is not None:
+            by = f"transaction {cells.number}"
+            yield from self._names.named(self._walk.named, by=by, transaction=cells.number)
         kept = cells.checkpoint
-        if kept is not None and (
-            Link(kept.number, kept.seq, kept.chain_hash) != self._walk.reached
-            or kept.hash != hash_of(kept, epoch=self._journal.epoch)
-        ):
+        if kept is None:
+            return
+        here = Link(kept.number, kept.seq, kept.chain_hash)
+        if here != self._walk.reached or kept.hash != hash_of(kept, self._info):
+            self._names.damaged(kept.seq)
             sentence = f"the checkpoint after transaction {cells.number} was changed, or stands elsewhere"
             yield ChainBreak("chain", "checkpoints", cells.number, cells.last_seq, sentence)
+            return
+        name = CheckpointName(kept.seq, kept.hash)
+        yield from self._names.stands(name, number=kept.number, previous=kept.previous)
+        if self._info.format_version > 1:
+            yield from self._order.next(kept.seq, number=kept.number, previous=kept.previous)
 
     def end(self) -> Iterator[ChainBreak]:
         """What only the end can tell: facts that name another configuration than the events."""
-        yield from self._walk.end(self._journal.config)
+        yield from self._walk.end(self._config)
 
 
 def _hashed_head(cells: TransactionCells) -> tuple[Any, ...]:
@@ -58,6 +97,9 @@ def _hashed_head(cells: TransactionCells) -> tuple[Any, ...]:
         cells.time_us,
         cells.first_seq,
         cells.event_count,
+        cells.duration_us,
+        cells.checkpoint_seq,
+        cells.checkpoint_hash,
         cells.previous_hash,
         cells.hash,
     )

@@ -12,16 +12,24 @@ import binascii
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_serializer,
+)
 
 from kvledger.core.errors import JournalFormatError
 from kvledger.core.ids import Seq, TxnId
-from kvledger.journal.chain import HASH_BYTES
+from kvledger.journal.chain import HASH_BYTES, CheckpointName
 from kvledger.journal.reader import JournalInfo
 from kvledger.journal.records import StoredCheckpoint
 
-SCHEMA_VERSION = 1
-"""Version of the form of exported files; another one is refused."""
+EXPORT_VERSIONS = (1, 2)
+"""Versions of the form of exported files, each that of the journal in them; another one is refused."""
 
 
 def _bytes_of(text: Any) -> bytes:
@@ -35,8 +43,25 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class PreviousCheckpoint(_Part):
+    """Which checkpoint came before one."""
+
+    seq: int
+    hash: bytes
+
+    @field_validator("hash", mode="before")
+    @classmethod
+    def _decoded(cls, value: Any) -> bytes:
+        return _bytes_of(value)
+
+    @field_serializer("hash")
+    def _encoded(self, value: bytes) -> str:
+        return base64.b64encode(value).decode()
+
+
 class CheckpointFacts(_Part):
-    """A checkpoint as it is written into a file; bytes are base64 in JSON."""
+    """A checkpoint as it is written into a file; bytes are base64 in JSON. `previous` is left out where there
+    is none."""
 
     seq: int
     number: int
@@ -44,6 +69,7 @@ class CheckpointFacts(_Part):
     digest: str
     state: bytes
     hash: bytes
+    previous: PreviousCheckpoint | None = None
 
     @field_validator("chain_hash", "state", "hash", mode="before")
     @classmethod
@@ -53,6 +79,13 @@ class CheckpointFacts(_Part):
     @field_serializer("chain_hash", "state", "hash")
     def _encoded(self, value: bytes) -> str:
         return base64.b64encode(value).decode()
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        if found["previous"] is None:
+            del found["previous"]
+        return found
 
     @classmethod
     def of(cls, kept: StoredCheckpoint) -> "CheckpointFacts":
@@ -64,6 +97,7 @@ class CheckpointFacts(_Part):
             digest=kept.digest,
             state=kept.state,
             hash=kept.hash,
+            previous=None if kept.previous is None else PreviousCheckpoint(**kept.previous._asdict()),
         )
 
     def stored(self) -> StoredCheckpoint:
@@ -75,6 +109,7 @@ class CheckpointFacts(_Part):
             digest=self.digest,
             state=self.state,
             hash=self.hash,
+            previous=None if self.previous is None else CheckpointName(self.previous.seq, self.previous.hash),
         )
 
 
@@ -97,7 +132,7 @@ class JournalFacts(_Part):
 class PieceFacts(_Part):
     """The beginning of a piece: `previous_hash` is the chain's before its first transaction."""
 
-    kvledger_export: Literal[1]
+    kvledger_export: Literal[1, 2]
     journal: JournalFacts
     first_number: int
     first_seq: int
@@ -151,6 +186,11 @@ def no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_facts(text: str | bytes, *, where: str) -> PieceFacts:
     """The facts in `text`. Raises JournalFormatError, naming `where`, for anything else."""
     facts: PieceFacts = _validated(PieceFacts, text, where)
+    if facts.kvledger_export != facts.journal.format_version:
+        raise JournalFormatError(
+            f"{where} is of export version {facts.kvledger_export} and holds a journal of format version "
+            f"{facts.journal.format_version}"
+        )
     if facts.first_number < 1 or facts.first_seq < 1 or len(facts.previous_hash) != HASH_BYTES:
         raise JournalFormatError(f"{where} begins at transaction {facts.first_number}: there is none such")
     return facts
@@ -165,9 +205,10 @@ def read_end(text: str | bytes, *, where: str) -> PieceEnd:
 def _validated(model: Any, text: str | bytes, where: str) -> Any:
     try:
         found = json.loads(text, object_pairs_hook=no_name_twice)
-        if isinstance(found, dict) and found.get("kvledger_export", SCHEMA_VERSION) != SCHEMA_VERSION:
+        if isinstance(found, dict) and found.get("kvledger_export", 1) not in EXPORT_VERSIONS:
             raise JournalFormatError(
-                f"{where} is of export version {found['kvledger_export']!r}, not {SCHEMA_VERSION}"
+                f"{where} is of export version {found['kvledger_export']!r}; this version reads "
+                f"{' and '.join(map(str, EXPORT_VERSIONS))}"
             )
         return model.model_validate(found)
     except ValidationError as error:

@@ -7,18 +7,29 @@ them. Where the database still holds the rows that follow, reading goes on there
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from kvledger.core.errors import InvalidArgument, JournalFormatError, UnknownJournal
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.chain import ChainHead
+from kvledger.journal.export.join import joined, rest_fault
 from kvledger.journal.export.jsonl import SUFFIX as JSONL_SUFFIX
 from kvledger.journal.export.jsonl import JsonLinesReader
+from kvledger.journal.export.lookup import FileLookUp
 from kvledger.journal.export.parquet import SUFFIX as PARQUET_SUFFIX
 from kvledger.journal.export.parquet import ParquetReader
 from kvledger.journal.export.piece import Piece, PieceReader
-from kvledger.journal.models import FORMAT_VERSION
+from kvledger.journal.export.sums import kept_sum
+from kvledger.journal.export.verify import verify_exported
+from kvledger.journal.questions import (
+    DEFAULT_COUNT,
+    Beginning,
+    Count,
+    EventFilter,
+    FoundEvent,
+    FoundTransaction,
+    TransactionFilter,
+)
 from kvledger.journal.reader import JournalInfo, JournalReader, hash_of
 from kvledger.journal.records import StoredCheckpoint, StoredTransaction
 from kvledger.journal.walk import ChainBreak
@@ -60,73 +71,34 @@ def _may_hold(name: str, epoch: str | None, first: int) -> bool:
     return (epoch is None or epoch.startswith(told[1])) and int(told[3]) >= first - 1
 
 
-def joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces of one journal in order. Raises JournalFormatError unless each joins the one before it."""
-    ordered = sorted(pieces, key=lambda piece: (piece.facts.first_number, piece.end.last_number))
-    for before, then in pairwise(ordered):
-        first, last = then.facts.first_number, before.end.last_number
-        if first <= last:
-            raise JournalFormatError(
-                f"{before.path.name} and {then.path.name} overlap: both hold transaction {first}"
-                + _surplus(before, then)
-            )
-        if first > last + 1:
-            raise JournalFormatError(
-                f"transactions {last + 1} to {first - 1} are missing between {before.path.name} and "
-                f"{then.path.name}"
-            )
-        if then.facts.previous_hash != before.end.hash or then.facts.journal != before.facts.journal:
-            raise JournalFormatError(
-                f"{then.path.name} does not go on from {before.path.name}: it belongs to another journal, or "
-                "one of them was changed"
-            )
-    return ordered
-
-
-def _surplus(before: Piece, then: Piece) -> str:
-    """Which of two overlapping pieces may go because the other holds all of it, by its hashes."""
-    for less, more in ((then, before), (before, then)):
-        if _holds(more, less):
-            return f"; all of {less.path.name} stands in {more.path.name} too: remove {less.path.name}"
-    return ""
-
-
-def _holds(more: Piece, less: Piece) -> bool:
-    first, last = less.facts.first_number, less.end.last_number
-    if not (
-        more.facts.journal == less.facts.journal
-        and more.facts.first_number <= first
-        and last <= more.end.last_number
-        and set(less.end.checkpoints) <= set(more.end.checkpoints)
-    ):
-        return False
-    begin, end = next(more.cells(first), None), next(more.cells(last), None)
-    if begin is None or end is None:
-        return False
-    return (begin.number, begin.previous_hash, end.number, end.hash) == (
-        first,
-        less.facts.previous_hash,
-        last,
-        less.end.hash,
-    )
-
-
 class ExportedJournal:
-    """One journal from its pieces and, with `rest`, from the database that holds what follows them."""
+    """One journal from its pieces and, with `rest`, from the database that holds what follows them.
 
-    def __init__(self, pieces: Sequence[Piece], *, rest: JournalReader | None = None) -> None:
+    `torn` says why the database does not go on where the files end. It is refused with JournalFormatError
+    then, unless it `may_be_torn`: for who means to judge it.
+    """
+
+    def __init__(
+        self, pieces: Sequence[Piece], *, rest: JournalReader | None = None, may_be_torn: bool = False
+    ) -> None:
         if not pieces:
             raise UnknownJournal("there is no piece of this journal")
         self._pieces = joined(pieces)
         self._rest = rest
+        self.torn: ChainBreak | None = None
+        self._look_up = FileLookUp(self._pieces, rest)
         self.facts = self._pieces[0].facts
         self.info: JournalInfo = self.facts.journal.info()
-        if self.info.format_version != FORMAT_VERSION:
-            raise JournalFormatError(
-                f"the exported journal is of format version {self.info.format_version}, not {FORMAT_VERSION}"
-            )
+        self.info.check_format()
         if rest is not None:
-            self._join(rest)
+            if rest.info.epoch != self.info.epoch:
+                raise JournalFormatError(
+                    f"the database holds the journal of epoch {rest.info.epoch}, the files that of epoch "
+                    f"{self.info.epoch}"
+                )
+            self.torn = rest_fault(self._pieces, rest)
+        if self.torn is not None and not may_be_torn:
+            raise JournalFormatError(self.torn.sentence)
 
     @classmethod
     def open(
@@ -136,6 +108,7 @@ class ExportedJournal:
         *,
         rest: JournalReader | None = None,
         first: int = 1,
+        may_be_torn: bool = False,
     ) -> "ExportedJournal":
         """The journal at `path`, a file or a folder: with `rest` the same as there, else by its number, or
         the newest.
@@ -152,7 +125,31 @@ class ExportedJournal:
             raise UnknownJournal(f"{given} holds no {what}")
         newest = max(pieces, key=lambda piece: (piece.facts.journal.created_us, piece.facts.journal.epoch))
         epoch = newest.facts.journal.epoch
-        return cls([piece for piece in pieces if piece.facts.journal.epoch == epoch], rest=rest)
+        mine = [piece for piece in pieces if piece.facts.journal.epoch == epoch]
+        return cls(mine, rest=rest, may_be_torn=may_be_torn)
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """The files, in order."""
+        return self._pieces
+
+    @property
+    def rest(self) -> JournalReader | None:
+        """The database that holds what follows them."""
+        return self._rest
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a verdict has to know of the files: which have no sum beside them."""
+        return tuple(
+            f"no SHA-256 stands beside {piece.path.name}: what is in it outside its cells is unverified"
+            for piece in self._pieces
+            if kept_sum(piece.path) is None
+        )
+
+    def verify(self) -> Iterator[ChainBreak]:
+        """Each place where a piece is not what was exported; the database has a verification of its own."""
+        alone = ExportedJournal(self._pieces)
+        yield from verify_exported(alone)
 
     def head(self) -> ChainHead:
         """Where the last piece ends, or the database after it."""
@@ -219,54 +216,50 @@ class ExportedJournal:
             end = self.exported_head.number
             yield from (place for place in self._rest.checkpoint_places() if place[0] > end)
 
-    def verify(self) -> Iterator[ChainBreak]:
-        """Each place where a piece is not what was exported; the database has a verification of its own."""
-        for piece in self._pieces:
-            yield from piece.verify()
-        base = self.facts.base
-        if base is not None and (
-            base.stored().hash != hash_of(base.stored(), epoch=self.info.epoch)
-            or (base.number, base.chain_hash) != (self.facts.first_number - 1, self.facts.previous_hash)
-        ):
-            yield ChainBreak(
-                "chain", "transactions", base.number, base.seq, "the checkpoint before the first was changed"
-            )
+    @property
+    def indexed(self) -> bool:
+        """A look-up here is a walk over files, whatever it finds."""
+        return False
 
-    def _join(self, rest: JournalReader) -> None:
-        """Raise JournalFormatError unless the database goes on where the pieces end."""
-        if rest.info.epoch != self.info.epoch:
-            raise JournalFormatError(
-                f"the database holds the journal of epoch {rest.info.epoch}, the files that of epoch "
-                f"{self.info.epoch}"
-            )
-        end = self.exported_head
-        following = next(rest.transactions(end.number), None)
-        if following is None:
-            found = rest.head()
-            if found.number < end.number:
-                self._agree_at(found)
-                return
-            there = (found.number, found.hash)
-        elif following.number == end.number:
-            there = (following.number, following.hash)
-        else:
-            there = (following.number - 1, following.previous_hash)
-        if there != (end.number, end.hash):
-            raise JournalFormatError(
-                f"the files end with transaction {end.number}; the database goes on from {there[0]}, or from "
-                "another hash"
-            )
+    def beginning(self) -> Beginning:
+        """Where the files begin, or the database beside them, whichever is before the other."""
+        return self._look_up.beginning()
 
-    def _agree_at(self, found: ChainHead) -> None:
-        """Raise JournalFormatError unless the files hold the database's last transaction as it is there."""
-        for piece in self._pieces:
-            if not piece.facts.first_number <= found.number <= piece.end.last_number:
-                continue
-            cells = next(piece.cells(found.number), None)
-            if cells is None or (cells.number, cells.hash) != (found.number, found.hash):
-                raise JournalFormatError(
-                    f"the database ends with transaction {found.number}; in the files it has another hash"
-                )
+    def find(
+        self,
+        wanted: EventFilter | None = None,
+        *,
+        limit: int | None = None,
+        after_seq: int | None = None,
+        before_seq: int | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[FoundEvent]:
+        """The events that match; see `FileLookUp.find`."""
+        return self._look_up.find(
+            wanted or EventFilter(),
+            limit=limit,
+            after_seq=after_seq,
+            before_seq=before_seq,
+            newest_first=newest_first,
+        )
+
+    def count(self, wanted: EventFilter | None = None, *, upto: int = DEFAULT_COUNT) -> Count:
+        """How many events match, exactly up to `upto`; see `FileLookUp.count`."""
+        return self._look_up.count(wanted or EventFilter(), upto=upto)
+
+    def find_transactions(
+        self,
+        wanted: TransactionFilter | None = None,
+        *,
+        limit: int | None = None,
+        after: int | None = None,
+        before: int | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[FoundTransaction]:
+        """The rows of transactions that match, without their events; see `FileLookUp.find_transactions`."""
+        return self._look_up.find_transactions(
+            wanted or TransactionFilter(), limit=limit, after=after, before=before, newest_first=newest_first
+        )
 
     def _checkpoint(self, piece: Piece, number: int) -> StoredCheckpoint:
         for cells in piece.cells(number):
@@ -276,7 +269,7 @@ class ExportedJournal:
         raise JournalFormatError(f"{piece.path.name} names a checkpoint at transaction {number} and has none")
 
     def _sound(self, found: StoredCheckpoint) -> StoredCheckpoint:
-        if found.hash != hash_of(found, epoch=self.info.epoch):
+        if found.hash != hash_of(found, self.info):
             raise JournalFormatError(
                 f"the checkpoint at seq {found.seq} was changed: its hash is not that of its row"
             )

@@ -14,7 +14,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from kvledger.core.errors import JournalError, JournalFormatError
-from kvledger.journal.export.cells import EventCells, TransactionCells
+from kvledger.journal.export.cells import SECOND_FORMAT_NAMES, EventCells, TransactionCells
 from kvledger.journal.export.facts import (
     CheckpointFacts,
     PieceEnd,
@@ -39,6 +39,7 @@ _EVENT_TYPES: tuple[tuple[type, ...], ...] = (
     (int,), (int,), (str,), (int,), (int, type(None)), (str, type(None)), (int,), (str,), (str,),
 )  # fmt: skip
 _HEAD_NAMES = TransactionCells._fields[:8]
+_SECOND_TYPES: tuple[tuple[type, ...], ...] = ((int, type(None)), (int, type(None)), (bytes, type(None)))
 
 
 class JsonLinesWriter:
@@ -46,12 +47,17 @@ class JsonLinesWriter:
 
     def __init__(self, path: Path, facts: PieceFacts) -> None:
         self._file = path.open("w", encoding="ascii", newline="\n")
+        self._version = facts.kvledger_export
         self._put(facts.model_dump_json())
 
     def write(self, batch: Sequence[TransactionCells]) -> None:
         """A line for each transaction."""
         for cells in batch:
             line: dict[str, Any] = dict(zip(_HEAD_NAMES, cells, strict=False))
+            if self._version > 1:
+                line["duration_us"], line["checkpoint_seq"] = cells.duration_us, cells.checkpoint_seq
+                named = cells.checkpoint_hash
+                line["checkpoint_hash"] = None if named is None else _text(named)
             line["previous_hash"] = _text(cells.previous_hash)
             line["hash"] = _text(cells.hash)
             line["events"] = [[*event[:-1], _text(event.blob)] for event in cells.events]
@@ -87,14 +93,14 @@ class JsonLinesReader:
     def cells(self, path: Path, *, first: int) -> Iterator[TransactionCells]:
         """The lines between, from transaction `first` on."""
         with path.open("rb") as file:
-            _line(file, path, 1)
+            version = read_facts(_line(file, path, 1), where=str(path)).kvledger_export
             number = 2
             line = _line(file, path, number)
             while True:
                 following = file.readline(MAX_LINE_BYTES)
                 if not following:
                     return
-                cells = _cells(line, f"line {number} of {path}")
+                cells = _cells(line, f"line {number} of {path}", version)
                 if cells.number >= first:
                     yield cells
                 line, number = following, number + 1
@@ -121,17 +127,21 @@ def _last_line(file: IO[bytes], path: Path) -> bytes:
         reach *= 2
 
 
-def _cells(line: bytes, where: str) -> TransactionCells:
+def _cells(line: bytes, where: str, version: int) -> TransactionCells:
     try:
         found = json.loads(line, object_pairs_hook=no_name_twice)
         checkpoint = found.pop("checkpoint", None)
         events = [_event(event) for event in found.pop("events")]
         hashes = [base64.b64decode(found.pop(name), validate=True) for name in ("previous_hash", "hash")]
         head = [found.pop(name) for name in _HEAD_NAMES]
-        if found or not all(type(cell) in types for cell, types in zip(head, _HEAD_TYPES, strict=True)):
+        second = [found.pop(name) for name in SECOND_FORMAT_NAMES] if version > 1 else [None] * 3
+        if second[-1] is not None:
+            second[-1] = base64.b64decode(second[-1], validate=True)
+        types_of = zip([*head, *second], [*_HEAD_TYPES, *_SECOND_TYPES], strict=True)
+        if found or not all(type(cell) in types for cell, types in types_of):
             raise JournalFormatError(f"{where} holds {sorted(found) or head}: no transaction has that")
         kept = None if checkpoint is None else CheckpointFacts.model_validate(checkpoint).stored()
-        return TransactionCells._make([*head, *hashes, events, kept])
+        return TransactionCells._make([*head, *second, *hashes, events, kept])
     except JournalError as error:
         raise JournalFormatError(f"{where}: {error}") from error
     except (ValueError, RecursionError, binascii.Error) as error:

@@ -2,6 +2,8 @@
 
 Facts and end are in the file's metadata, as the JSON texts `kvledger` and `kvledger_end`. pyarrow is an
 extra of the package (`kvledger[parquet]`) and is imported only here, when a file is written or read.
+
+Which columns there are is told by the export version in the facts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +12,8 @@ from typing import Any
 
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.ids import Seq, TxnId
-from kvledger.journal.export.cells import EventCells, TransactionCells
+from kvledger.journal.chain import CheckpointName
+from kvledger.journal.export.cells import HEAD_NAMES, SECOND_FORMAT_NAMES, EventCells, TransactionCells
 from kvledger.journal.export.facts import PieceEnd, PieceFacts, read_end, read_facts
 from kvledger.journal.records import StoredCheckpoint
 
@@ -22,6 +25,9 @@ READ_TRANSACTIONS = 1_024
 """Rows turned into objects at a time."""
 
 COMPRESSION = "zstd"
+
+STATISTICS_OF = "number"
+"""The one column whose statistics are of use, to skip row groups: the chain does not cover statistics."""
 
 
 def _arrow() -> tuple[Any, Any]:
@@ -49,7 +55,8 @@ def _event_type(pa: Any) -> Any:
     )
 
 
-def _schema(pa: Any) -> Any:
+def _schema(pa: Any, version: int) -> Any:
+    second = version > 1
     return pa.schema(
         [
             pa.field("number", pa.int64(), nullable=False),
@@ -60,16 +67,46 @@ def _schema(pa: Any) -> Any:
             pa.field("time_us", pa.int64(), nullable=False),
             pa.field("first_seq", pa.int64(), nullable=False),
             pa.field("event_count", pa.int64(), nullable=False),
+            *(
+                [
+                    pa.field("duration_us", pa.int64()),
+                    pa.field("checkpoint_seq", pa.int64()),
+                    pa.field("checkpoint_hash", pa.binary()),
+                ]
+                if second
+                else []
+            ),
             pa.field("previous_hash", pa.binary(), nullable=False),
             pa.field("hash", pa.binary(), nullable=False),
             pa.field(
                 "events", pa.list_(pa.field("element", _event_type(pa), nullable=False)), nullable=False
             ),
-            pa.field("checkpoint_digest", pa.string()),
-            pa.field("checkpoint_state", pa.binary()),
-            pa.field("checkpoint_hash", pa.binary()),
+            *[pa.field(name, kind) for name, kind in _state_columns(pa, version).items()],
         ]
     )
+
+
+def _head_names(version: int) -> tuple[str, ...]:
+    """The columns of a transaction's own cells, in order: those of format 1 lack what came later."""
+    return tuple(name for name in HEAD_NAMES if version > 1 or name not in SECOND_FORMAT_NAMES)
+
+
+def _state_columns(pa: Any, version: int) -> dict[str, Any]:
+    """The columns of the checkpoint that stands after a transaction; since format 2 `checkpoint_hash` is that
+    of the one that the transaction names."""
+    if version == 1:
+        return {
+            "checkpoint_digest": pa.string(),
+            "checkpoint_state": pa.binary(),
+            "checkpoint_hash": pa.binary(),
+        }
+    return {
+        "state_digest": pa.string(),
+        "state": pa.binary(),
+        "state_hash": pa.binary(),
+        "state_previous_seq": pa.int64(),
+        "state_previous_hash": pa.binary(),
+    }
 
 
 class ParquetWriter:
@@ -78,21 +115,24 @@ class ParquetWriter:
     def __init__(self, path: Path, facts: PieceFacts) -> None:
         pa, parquet = _arrow()
         self._pa = pa
-        self._schema = _schema(pa)
+        self._version = facts.kvledger_export
+        self._schema = _schema(pa, self._version)
         schema = self._schema.with_metadata({FACTS_KEY: facts.model_dump_json()})
-        self._writer = parquet.ParquetWriter(path, schema, compression=COMPRESSION)
+        self._writer = parquet.ParquetWriter(
+            path, schema, compression=COMPRESSION, write_statistics=[STATISTICS_OF]
+        )
 
     def write(self, batch: Sequence[TransactionCells]) -> None:
         """One row group."""
         pa, schema = self._pa, self._schema
         columns: list[Any] = [
-            pa.array([cells[i] for cells in batch], schema.field(i).type) for i in range(10)
+            pa.array([getattr(cells, name) for cells in batch], schema.field(name).type)
+            for name in _head_names(self._version)
         ]
         columns.append(self._events(batch))
-        kept = [cells.checkpoint for cells in batch]
-        columns.append(pa.array([None if one is None else one.digest for one in kept], pa.string()))
-        columns.append(pa.array([None if one is None else one.state for one in kept], pa.binary()))
-        columns.append(pa.array([None if one is None else one.hash for one in kept], pa.binary()))
+        states = _state_columns(pa, self._version)
+        kept = [_state_cells(cells.checkpoint) for cells in batch]
+        columns += [pa.array([one[i] for one in kept], kind) for i, kind in enumerate(states.values())]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=len(batch))
 
     def _events(self, batch: Sequence[TransactionCells]) -> Any:
@@ -128,13 +168,15 @@ class ParquetReader:
         """The two texts in the metadata."""
         with _opened(path) as file:
             metadata = file.metadata.metadata or {}
-            if not file.schema_arrow.equals(_schema(_arrow()[0])):
-                raise JournalFormatError(f"{path} has other columns than an exported journal")
+            schema = file.schema_arrow
         try:
-            facts, end = metadata[FACTS_KEY.encode()], metadata[END_KEY.encode()]
+            facts_text, end = metadata[FACTS_KEY.encode()], metadata[END_KEY.encode()]
         except KeyError as error:
             raise JournalFormatError(f"{path} is no exported journal: it has no {error}") from error
-        return read_facts(facts, where=str(path)), read_end(end, where=str(path))
+        facts = read_facts(facts_text, where=str(path))
+        if not schema.equals(_schema(_arrow()[0], facts.kvledger_export)):
+            raise JournalFormatError(f"{path} has other columns than an exported journal")
+        return facts, read_end(end, where=str(path))
 
     def cells(self, path: Path, *, first: int) -> Iterator[TransactionCells]:
         """The rows from transaction `first` on; row groups before it are not read."""
@@ -170,25 +212,38 @@ def _ends_before(file: Any, group: int, first: int) -> bool:
     return statistics is not None and statistics.has_min_max and statistics.max < first
 
 
+def _state_cells(kept: StoredCheckpoint | None) -> tuple[Any, ...]:
+    """What the state columns hold of a checkpoint, in their order."""
+    if kept is None:
+        return (None,) * 5
+    previous_seq, previous_hash = kept.previous or (None, None)
+    return (kept.digest, kept.state, kept.hash, previous_seq, previous_hash)
+
+
 def _rows(batch: Any) -> list[TransactionCells]:
-    columns = [batch.column(i).to_pylist() for i in range(10)]
-    lists = batch.column(10)
+    pa, _ = _arrow()
+    version = 2 if "duration_us" in batch.schema.names else 1
+    columns = {name: batch.column(name).to_pylist() for name in _head_names(version)}
+    none = [None] * batch.num_rows
+    lists = batch.column("events")
     offsets = lists.offsets.to_pylist()
     base = offsets[0]
     fields = lists.flatten().flatten()
     events = [EventCells._make(row) for row in zip(*[field.to_pylist() for field in fields], strict=True)]
-    digests, states, hashes = (batch.column(i).to_pylist() for i in (11, 12, 13))
+    kept_cells = [batch.column(name).to_pylist() for name in _state_columns(pa, version)]
     rows = []
-    for i, head in enumerate(zip(*columns, strict=True)):
+    for i, head in enumerate(zip(*[columns.get(name, none) for name in HEAD_NAMES], strict=True)):
+        digest, state, link, *previous = [column[i] for column in kept_cells]
         kept = None
-        if digests[i] is not None:
+        if digest is not None:
             kept = StoredCheckpoint(
                 seq=Seq(head[6] + head[7] - 1),
                 number=TxnId(head[0]),
-                chain_hash=head[9],
-                digest=digests[i],
-                state=states[i] or b"",
-                hash=hashes[i] or b"",
+                chain_hash=head[-1],
+                digest=digest,
+                state=state or b"",
+                hash=link or b"",
+                previous=CheckpointName(*previous) if previous and previous[0] is not None else None,
             )
         mine = events[offsets[i] - base : offsets[i + 1] - base]
         rows.append(TransactionCells._make([*head, mine, kept]))

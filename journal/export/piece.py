@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from kvledger.journal.chain import ChainHead
 from kvledger.journal.export.cells import TransactionCells
 from kvledger.journal.export.check import FileWalk
 from kvledger.journal.export.facts import PieceEnd, PieceFacts
 from kvledger.journal.export.sums import kept_sum, sum_of
+from kvledger.journal.naming import Namings
+from kvledger.journal.verify import ChainTally
 from kvledger.journal.walk import ChainBreak, Link
 
 log = logging.getLogger("kvledger.journal")
@@ -49,15 +52,24 @@ class Piece:
         """Its transactions from number `first` on, as they stand in the file."""
         return self._reader.cells(self.path, first=max(first, self.facts.first_number))
 
-    def verify(self) -> Iterator[ChainBreak]:
+    def verify(
+        self,
+        *,
+        names: Namings | None = None,
+        anchor: ChainHead | None = None,
+        tally: ChainTally | None = None,
+    ) -> Iterator[ChainBreak]:
         """Re-read the whole piece and yield each place where it is not what was exported, first one first.
+
+        `names` is what other parts of the journal name and hold; `anchor` is one whose transaction is here or
+        just before. What was walked is added to `tally`.
 
         Where its cells are sound its SHA-256 must be the one that is kept beside it; a log line says if none
         is. Raises JournalFormatError where the file cannot be read. Cost: O(bytes), memory bounded by a
         batch.
         """
         sound = True
-        for broken in self._breaks():
+        for broken in self._breaks(names, anchor, ChainTally() if tally is None else tally):
             sound = False
             yield broken
         kept = kept_sum(self.path)
@@ -67,19 +79,26 @@ class Piece:
             sentence = f"{self.path.name} is not as it was written: its SHA-256 is not the one kept beside it"
             yield ChainBreak("chain", "transactions", None, None, sentence)
 
-    def _breaks(self) -> Iterator[ChainBreak]:
+    def _breaks(
+        self, names: Namings | None, anchor: ChainHead | None, tally: ChainTally
+    ) -> Iterator[ChainBreak]:
         """Where its facts, cells and end are not what was exported."""
         facts, end = self.facts, self.end
         if facts.first_number == 1 and facts.previous_hash != facts.journal.info().genesis:
             sentence = f"{self.path.name}: the journal's facts were changed"
             yield ChainBreak("chain", "journals", None, None, sentence)
         checkpoints: list[tuple[int, int, str]] = []
-        walk = FileWalk(facts.journal, start_of(facts))
+        walk = FileWalk(facts.journal, start_of(facts), names=names, anchor=anchor)
+        yield from walk.begin()
         for cells in self.cells():
             if cells.checkpoint is not None:
                 checkpoints.append((cells.last_seq, cells.number, cells.checkpoint.digest))
             yield from walk.step(cells)
         yield from walk.end()
+        tally.transactions += walk.transactions
+        tally.events += walk.events
+        tally.gaps += walk.gaps
+        tally.anchored = tally.anchored or walk.anchored
         reached = walk.reached
         counted = (walk.transactions, walk.events, *reached, checkpoints)
         named = (end.transactions, end.events, end.last_number, end.last_seq, end.hash, end.checkpoints)

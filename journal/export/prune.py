@@ -1,10 +1,12 @@
 """Pruning: rows that stand in verified files, with a checkpoint after them, leave the database.
 
 Nothing is removed on trust. The files are read back in full and must hold, hash for hash, every transaction
-that goes; a checkpoint must stand at the end of them, because the state is needed to read what stays. The
-chain then goes on from the checkpoint's hash, and across files and database together it has no gap.
+that goes; a checkpoint must stand at the end of them, because the state is needed to read what stays, and be
+the one that the files, the transactions and the checkpoint after it know. The chain then goes on from its
+hash, and across files and database together it has no gap.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import sqlalchemy as sa
 from kvledger.core.errors import InvalidArgument, NotExported, UnknownJournal
 from kvledger.journal.chain import ChainHead
 from kvledger.journal.database import database_errors
+from kvledger.journal.export.cells import TransactionCells
 from kvledger.journal.export.folder import ExportedJournal
 from kvledger.journal.export.hold import WAIT_SECONDS, folder_held
 from kvledger.journal.models import CheckpointRow, EventRow, TransactionRow
@@ -119,6 +122,50 @@ def _check_exported(reader: JournalReader, first: int, cut: StoredCheckpoint, ex
             f"transactions {first} to {cut.number} would go; the files hold {files.facts.first_number} to "
             f"{head.number}"
         )
-    link = next(files.transactions(cut.number), None)
+    link = _cells_at(files, cut.number)
     if link is None or link.hash != cut.chain_hash:
         raise NotExported(f"transaction {cut.number} has another hash in the files than the checkpoint names")
+    for known, by in _names(reader, link, cut):
+        if known != cut.hash:
+            raise NotExported(
+                f"the checkpoint at seq {cut.seq} is another one than {by}: the rest could not be read"
+            )
+
+
+def _cells_at(files: ExportedJournal, number: int) -> TransactionCells | None:
+    """The transaction with this number, from the piece that holds it."""
+    for piece in files.pieces:
+        if piece.facts.first_number <= number <= piece.end.last_number:
+            return next(piece.cells(number), None)
+    return None
+
+
+def _names(
+    reader: JournalReader, link: TransactionCells, cut: StoredCheckpoint
+) -> Iterator[tuple[bytes, str]]:
+    """The hashes by which others know the checkpoint to cut at: all that know it directly."""
+    if link.checkpoint is not None:
+        yield link.checkpoint.hash, "the files hold"
+    named = (
+        sa.select(TransactionRow.number, TransactionRow.checkpoint_seq, TransactionRow.checkpoint_hash)
+        .where(
+            TransactionRow.journal_id == reader.info.id,
+            TransactionRow.number > cut.number,
+            TransactionRow.checkpoint_seq >= cut.seq,
+        )
+        .order_by(TransactionRow.number)
+        .limit(1)
+    )
+    after = (
+        sa.select(CheckpointRow.seq, CheckpointRow.previous_seq, CheckpointRow.previous_hash)
+        .where(CheckpointRow.journal_id == reader.info.id, CheckpointRow.seq > cut.seq)
+        .order_by(CheckpointRow.seq)
+        .limit(1)
+    )
+    with database_errors("the journal cannot be pruned"), reader.engine.connect() as connection:
+        by_transaction = connection.execute(named).first()
+        by_checkpoint = connection.execute(after).first()
+    if by_transaction is not None and by_transaction.checkpoint_seq == cut.seq:
+        yield by_transaction.checkpoint_hash, f"transaction {by_transaction.number} names"
+    if by_checkpoint is not None and by_checkpoint.previous_seq == cut.seq:
+        yield by_checkpoint.previous_hash, f"the checkpoint at seq {by_checkpoint.seq} names"

@@ -152,6 +152,11 @@ def _publish(part: Path, path: Path) -> None:
         os.close(folder)
 
 
+def _export_version(journal: JournalFacts) -> Any:
+    """That of the journal: pieces of one journal are of one form, whichever version wrote them."""
+    return journal.format_version
+
+
 def _facts(reader: JournalReader, start: ChainHead | None) -> PieceFacts:
     with database_errors("the journal cannot be read"), reader.engine.connect() as connection:
         row: Any = connection.execute(
@@ -187,7 +192,7 @@ def _facts(reader: JournalReader, start: ChainHead | None) -> PieceFacts:
         kept = reader.checkpoint_before(start.seq)
         base = kept if kept is not None and kept.number == start.number else None
     return PieceFacts(
-        kvledger_export=1,
+        kvledger_export=_export_version(journal),
         journal=journal,
         first_number=first,
         first_seq=first_seq,

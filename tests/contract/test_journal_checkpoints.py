@@ -82,7 +82,8 @@ def test_a_journal_that_does_not_fold_is_recorded_all_the_same(journal: Journal)
 
 def test_a_state_that_was_changed_is_not_replayed_from(store: str, journal: Journal) -> None:
     reader = record_run(journal, small_run(), checkpoint_every=500)
-    change(store, "UPDATE checkpoints SET number = number + 1")
+    newest = reader.checkpoint_seqs()[-1]
+    change(store, f"UPDATE checkpoints SET number = number + 1 WHERE seq = {newest}")
     with pytest.raises(JournalFormatError, match="was changed"):
         replay(reader)
     found, *_ = journal.verify()

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from kvledger.core.errors import (
 from kvledger.journal import Journal, JournalReader, StoredTransaction
 from kvledger.journal.audit import audit
 from kvledger.journal.audit.verdict import NOT_HERE
-from kvledger.journal.chain import transaction_hash
+from kvledger.journal.chain import CheckpointName, transaction_hash
 from kvledger.journal.database import writing_engine
 from kvledger.journal.export import ExportedJournal, Pruned, export_journal, prune_rows
 from kvledger.journal.export.check import _hashed as hashed_event
@@ -68,13 +69,21 @@ def forge(path: Path) -> None:
     """Change a cell of the first transaction in a file of JSON lines, and recompute all that follows."""
     piece = Piece(path, JsonLinesReader())
     forged, link, later = [], piece.facts.previous_hash, 1
+    names: dict[int | None, bytes] = {}
     for cells in piece.cells():
-        changed = cells._replace(time_us=cells.time_us + later, previous_hash=link)
-        link, later = transaction_hash(link, hashed_head(changed)[:8], map(hashed_event, cells.events)), 0
+        changed = cells._replace(
+            time_us=cells.time_us + later,
+            previous_hash=link,
+            checkpoint_hash=names.get(cells.checkpoint_seq, cells.checkpoint_hash),
+        )
+        head: Any = hashed_head(changed)[:-2]
+        link, later = transaction_hash(link, head, map(hashed_event, cells.events), format_version=2), 0
         kept = changed.checkpoint
         if kept is not None:
-            kept = dataclasses.replace(kept, chain_hash=link)
-            kept = dataclasses.replace(kept, hash=hash_of(kept, epoch=piece.facts.journal.epoch))
+            before = kept.previous and CheckpointName(kept.previous.seq, names[kept.previous.seq])
+            kept = dataclasses.replace(kept, chain_hash=link, previous=before)
+            kept = dataclasses.replace(kept, hash=hash_of(kept, piece.facts.journal.info()) or b"")
+            names[kept.seq] = kept.hash
         forged.append(changed._replace(hash=link, checkpoint=kept))
     writer = JsonLinesWriter(path, piece.facts)
     writer.write(forged)

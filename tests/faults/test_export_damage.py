@@ -230,9 +230,20 @@ def test_another_export_version_and_other_parquet_files_are_refused(lines: Path,
     import pyarrow.parquet as parquet
 
     text = lines.read_text()
-    lines.write_text(text.replace('"kvledger_export":1', '"kvledger_export":2', 1))
-    with pytest.raises(JournalFormatError, match="export version 2"):
-        ExportedJournal.open(lines)
+    for version, sentence in ((3, "export version 3; this version reads 1 and 2"), (1, "format version 2")):
+        lines.write_text(text.replace('"kvledger_export":2', f'"kvledger_export":{version}', 1))
+        with pytest.raises(JournalFormatError, match=sentence):
+            ExportedJournal.open(lines)
     parquet.write_table(pa.table({"number": [1]}), tmp_path / "mine.parquet")
-    with pytest.raises(JournalFormatError, match="other columns"):
+    with pytest.raises(JournalFormatError, match="is no exported journal"):
         ExportedJournal.open(tmp_path / "mine.parquet")
+
+
+def test_a_parquet_file_with_other_columns_than_its_version_has_is_refused(pieces: list[Path]) -> None:
+    import pyarrow.parquet as parquet
+
+    kept = parquet.ParquetFile(pieces[0]).metadata.metadata
+    table = parquet.read_table(pieces[0]).drop_columns(["duration_us"])
+    parquet.write_table(table.replace_schema_metadata(kept), pieces[0])
+    with pytest.raises(JournalFormatError, match="other columns"):
+        ExportedJournal.open(pieces[0].parent)

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from kvledger.core.errors import JournalFormatError
 from kvledger.core.events import Origin
 from kvledger.core.ids import RequestId
-from kvledger.journal import Journal, JournalReader
+from kvledger.journal import Journal, JournalInfo, JournalReader
 from kvledger.journal.audit import audit
 from kvledger.journal.audit.verdict import NOT_HERE
-from kvledger.journal.chain import checkpoint_hash
+from kvledger.journal.reader import hash_of
 from kvledger.journal.records import StoredCheckpoint, UnreadableRow
 from kvledger.journal.restore import decode_state
 from kvledger.journal.snapshot import encode_state
@@ -144,28 +144,21 @@ def test_a_beginning_that_was_cut_off_by_hand_is_unverified(
     assert NOT_HERE in capsys.readouterr().out
 
 
-def forged(kept: StoredCheckpoint, *, epoch: str) -> StoredCheckpoint:
+def forged(kept: StoredCheckpoint, info: JournalInfo) -> StoredCheckpoint:
     """The checkpoint with other origins, its digest and hash made to fit."""
     state = decode_state(kept.state)
     for node in state.nodes.values():
         node.full_origin = Origin(RequestId("somebody else"), 1)
     made = encode_state(state)
     digest = state.digest()
-    row = checkpoint_hash(
-        epoch=epoch,
-        seq=kept.seq,
-        number=kept.number,
-        chain_hash=kept.chain_hash,
-        digest=digest.encode(),
-        state=made,
-    )
-    return replace(kept, state=made, digest=digest, hash=row)
+    lie = replace(kept, state=made, digest=digest)
+    return replace(lie, hash=hash_of(lie, info) or b"")
 
 
 def test_a_forged_full_state_is_not_what_the_events_amount_to(database: str, reader: JournalReader) -> None:
     kept = reader.checkpoint_before()
     assert kept is not None
-    lie = forged(kept, epoch=reader.info.epoch)
+    lie = forged(kept, reader.info)
     assert lie.digest == kept.digest
     with closing(sqlite3.connect(database, isolation_level=None)) as file:
         file.execute(
@@ -179,7 +172,7 @@ def test_a_forged_full_state_is_not_what_the_events_amount_to(database: str, rea
 def test_a_thousand_gaps_are_searched_and_an_event_in_the_last_is_found(
     database: str, reader: JournalReader
 ) -> None:
-    walk = ChainWalk(Link(0, 0, b""))
+    walk = ChainWalk(Link(0, 0, b""), format_version=2)
     walk.gaps = [(seq, seq) for seq in range(10**6, 10**6 + 4000, 2)]
     walk.next_seq = 10**7
     copy = "journal_id, {seq}, txn, kind, version, node, request_id, undone, payload, blob"

@@ -46,12 +46,44 @@ def test_bench_trace_tells_a_ratio_for_each_way_of_recording(capsys: pytest.Capt
     assert report["events"] > 0
 
 
+def test_bench_inspect_tells_how_fast_the_past_is_and_what_watching_costs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ("--events", "400", "--questions", "8", *SMALL, "--rate", "40", "--json")
+    report: Any = json.loads(printed(capsys, "bench", "inspect", *small))
+    past = report["past"]
+    assert past["events"] > 200
+    assert past["nodes"] > 0
+    assert past["worst_ms"] >= past["p99_ms"] >= past["median_ms"] > 0
+    looks = {figure["way"]: figure for figure in report["looks"]}
+    assert list(looks) == ["off", "attached", "asked"]
+    assert looks["off"]["wall_ratio"] == looks["off"]["cpu_ratio"] == 1.0
+    assert all(figure["wall_ratio"] > 0 for figure in looks.values())
+    assert len(report["loads"]) == report["repeats"] == 2
+    for load in report["loads"]:
+        # Before the scheduler's first transaction is stored there is nothing to show.
+        assert set(load["statuses"]) <= {"200", "409"}
+        assert sum(load["statuses"].values()) == load["answered"]
+
+
 def test_the_same_seed_measures_the_same_events() -> None:
     first, again, other = (recorded(traffic(trace=None, requests=4, seed=seed)) for seed in (3, 3, 4))
     assert encode_all(one for record in first for one in record.events) == encode_all(
         one for record in again for one in record.events
     )
     assert pages_named(first) == pages_named(again) != pages_named(other)
+
+
+def test_bench_inspect_prints_a_table_for_people_and_leaves_out_what_it_is_told_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ("--events", "300", "--questions", "3", "--requests", "3", "--repeats", "0")
+    shown = printed(capsys, "bench", "inspect", *small)
+    assert "past seqs" in shown
+    assert "wall ratio" not in shown
+    shown = printed(capsys, "bench", "inspect", "--events", "0", "--requests", "3", "--repeats", "1")
+    assert "past seqs" not in shown
+    assert "built-in, seed 0: 3 requests" in shown
 
 
 @pytest.mark.parametrize("which", ["journal", "trace"])

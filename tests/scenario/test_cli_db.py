@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from kvledger.journal import Journal
-from kvledger.journal.models import SCHEMA_REVISION
+from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE
 from kvledger.tools.cli import main
+from tests.support.format_1 import OLD_SCHEMA, fill_with_format_1
 from tests.support.stored_events import record, short_story
+from tests.support.stores import change
 
 
 def test_upgrade_makes_the_tables_of_a_server_and_current_tells_of_them(
@@ -44,6 +46,28 @@ def test_current_of_a_missing_file_could_not_run(tmp_path: Path, capsys: pytest.
     assert main(["db", "current", str(tmp_path / "run.db")]) == 2
     assert "there is no database" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_of_a_newer_version_is_told_from_one_that_can_be_upgraded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "run.db")
+    fill_with_format_1(path)
+    assert main(["db", "current", path]) == 0
+    assert f"has schema {OLD_SCHEMA}; this version brings {SCHEMA_REVISION}" in capsys.readouterr().out
+    assert main(["db", "upgrade", path]) == 0
+    change(path, f"UPDATE {SCHEMA_TABLE} SET version_num = '9999'")
+    capsys.readouterr()
+    assert main(["db", "current", path]) == 0
+    assert "has schema 9999, of a newer version" in capsys.readouterr().out
+    for command in (
+        ["db", "upgrade", path],
+        ["audit", path],
+        ["export", path, "--out", str(tmp_path / "out")],
+    ):
+        assert main(command) == 2
+        assert "was written by a newer version: its schema is 9999" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_run_and_audit_work_on_a_server(postgresql_store: str, capsys: pytest.CaptureFixture[str]) -> None:

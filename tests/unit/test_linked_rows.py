@@ -12,22 +12,23 @@ from kvledger.core.errors import JournalError
 from kvledger.core.events import Evicted, LockReleased, NodeDeleted, NodeSplit, NodeTouched
 from kvledger.core.ids import RequestId
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.chain import transaction_hash
-from kvledger.journal.codec import encode, encode_all
+from kvledger.journal.chain import CheckpointName, transaction_hash
+from kvledger.journal.codec import encode, encode_all, encode_columns
 from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, Place, link_batch
 from tests.support.stored_events import any_events, pages, seeded
 
 BEFORE = bytes(40)
 
 
-def linked(*transactions: list[Any]) -> Any:
+def linked(*transactions: list[Any], checkpoint: bool = False) -> Any:
     """The rows of transactions made of these events, in a journal that begins."""
     batch = [
-        (TransactionRecord("öp", RequestId("r1"), events, bytearray(len(events))), 7 + place)
+        (TransactionRecord("öp", RequestId("r1"), events, bytearray(len(events))), 7 + place, place or None)
         for place, events in enumerate(transactions)
     ]
-    encoded = encode_all(event for events in transactions for event in events)
-    return link_batch(batch, encoded, journal_id=3, place=Place(1, 1, BEFORE))
+    encoded = encode_columns([event for events in transactions for event in events])
+    named = CheckpointName(9, bytes(32)) if checkpoint else None
+    return link_batch(batch, encoded, journal_id=3, place=Place(1, 1, BEFORE), checkpoint=named)
 
 
 def as_stored(cells: dict[str, Any]) -> dict[str, Any]:
@@ -35,21 +36,26 @@ def as_stored(cells: dict[str, Any]) -> dict[str, Any]:
 
 
 @seeded
-@given(st.lists(st.lists(any_events(), max_size=4), min_size=1, max_size=3))
-def test_the_writer_hashes_its_rows_as_a_reader_hashes_what_is_stored(transactions: list[list[Any]]) -> None:
-    rows = linked(*transactions)
-    events = [as_stored(dict(zip(EVENT_CELLS, row, strict=True))) for row in rows.events]
+@given(st.lists(st.lists(any_events(), max_size=4), min_size=1, max_size=3), st.booleans())
+def test_the_writer_hashes_its_rows_as_a_reader_hashes_what_is_stored(
+    transactions: list[list[Any]], checkpoint: bool
+) -> None:
+    rows = linked(*transactions, checkpoint=checkpoint)
+    events = [as_stored(dict(zip(EVENT_CELLS, row, strict=True))) for row in zip(*rows.events, strict=True)]
     previous = BEFORE
-    for row in rows.transactions:
+    for row in zip(*rows.transactions, strict=True):
         head = as_stored(dict(zip(TRANSACTION_CELLS, row, strict=True)))
         mine = [
             tuple(event[name] for name in EVENT_CELLS[1:])
             for event in events
             if event["txn"] == head["number"]
         ]
-        cells: Any = tuple(head[name] for name in TRANSACTION_CELLS[1:-2])
+        cells: Any = tuple(
+            head[name] for name in TRANSACTION_CELLS[1:] if name not in ("previous_hash", "hash")
+        )
         assert head["previous_hash"] == previous
-        assert head["hash"] == transaction_hash(previous, cells, mine)
+        assert head["hash"] == transaction_hash(previous, cells, mine, format_version=2)
+        assert (head["checkpoint_seq"] == 9) == (checkpoint and head["number"] == 1)
         assert head["event_count"] == len(mine)
         previous = head["hash"]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -59,7 +65,7 @@ def test_the_writer_hashes_its_rows_as_a_reader_hashes_what_is_stored(transactio
 
 def test_links_are_stored_in_the_order_in_which_they_are_made() -> None:
     rows = linked(*[[Evicted(n, 0, 0, 0)] for n in range(300)])
-    links = [row[TRANSACTION_CELLS.index("hash")] for row in rows.transactions]
+    links = rows.transactions[TRANSACTION_CELLS.index("hash")]
     assert all(before < after for before, after in pairwise([BEFORE, *links]))
 
 

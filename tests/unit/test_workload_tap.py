@@ -76,3 +76,16 @@ def test_a_sinks_time_is_the_journals_and_not_the_caches(monkeypatch: pytest.Mon
         tap.append(transaction(CacheReset(1)))
     assert meter.journal_seconds == 300 / 1e9
     assert meter.cache_seconds == 700 / 1e9
+
+
+def test_a_beginning_is_passed_on_to_a_sink_that_wants_to_hear_of_it() -> None:
+    class Listener(MemorySink):
+        begun = 0
+
+        def begin(self) -> None:
+            self.begun += 1
+
+    inner = Listener()
+    for sink in (TapSink(inner, Meter()), TapSink(MemorySink(), Meter()), TapSink(None, Meter())):
+        sink.begin()
+    assert inner.begun == 1

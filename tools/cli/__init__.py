@@ -25,10 +25,12 @@ from kvledger.tools.cli.output import COULD_NOT_RUN, INTERRUPTED, OK, Interrupte
 from kvledger.tools.cli.prune import prune_command
 from kvledger.tools.cli.replay import replay_command
 from kvledger.tools.cli.run import run_command
+from kvledger.tools.cli.serve import serve_command
 from kvledger.tools.cli.show import show_app
 from kvledger.tools.cli.streams import OutputLost, outlets
 from kvledger.tools.cli.tail import tail_command
 from kvledger.tools.cli.torture import torture_app
+from kvledger.tools.cli.transactions import transactions_command
 
 UsageFault: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
@@ -46,12 +48,14 @@ app.command("run")(run_command)
 app.command("audit")(audit_command)
 app.command("anchor")(anchor_command)
 app.command("events")(events_command)
+app.command("transactions")(transactions_command)
 app.command("anomalies")(anomalies_command)
 app.command("diff")(diff_command)
 app.command("tail")(tail_command)
 app.command("replay")(replay_command)
 app.command("export")(export_command)
 app.command("prune")(prune_command)
+app.command("serve")(serve_command)
 app.add_typer(show_app, name="show")
 app.add_typer(history_app, name="history")
 app.add_typer(bench_app, name="bench")

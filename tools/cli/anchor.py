@@ -28,7 +28,7 @@ def anchor_command(
     ] = None,
     as_json: Annotated[bool, JsonOption] = True,
 ) -> int:
-    """Print seq, transaction, hash and epoch of a journal's end: always as one JSON document.
+    """Print seq, transaction, hash and epoch of a journal's end, and its newest checkpoint: always as JSON.
 
     `kvledger audit DATABASE --anchor FILE` tells later whether that end is still there.
     """
@@ -44,8 +44,8 @@ def anchor_command(
         raise InvalidArgument("name the database whose journal is to be anchored")
     private_key = None if sign is None else read_small_file(sign, what="private key")
     with Journal.open(database, create=False) as store:
-        head = store.reader(journal).head()
-    typer.echo(write_anchor(head, private_key=private_key))
+        kept = store.reader(journal).anchor()
+    typer.echo(write_anchor(kept, private_key=private_key))
     return OK
 
 

@@ -19,7 +19,8 @@ from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalO
 
 if TYPE_CHECKING:
     from kvledger.journal.audit import Verdict
-    from kvledger.tools.chain import ChainReport
+    from kvledger.tools.auditing import Evidence
+    from kvledger.tools.chain_report import ChainReport
 
 
 def audit_command(
@@ -43,20 +44,8 @@ def audit_command(
 
     Exit status: 0 pass, 1 violation, or a part that could not be verified; 2 could not run.
     """
-    from kvledger.journal import Journal
-    from kvledger.journal.audit.verdict import TAIL_KNOWN
-    from kvledger.journal.export import is_exported
-    from kvledger.journal.verify import ChainTally
-    from kvledger.tools.chain import (
-        breaks_in_files,
-        breaks_of,
-        check_chain,
-        journal_of,
-        journals_in,
-        open_anchor,
-    )
-    from kvledger.tools.judge import judge, judge_source
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.auditing import Evidence, audit_chain, audit_stored
+    from kvledger.tools.chain import open_anchor
 
     kept = None
     if anchor is not None:
@@ -64,31 +53,32 @@ def audit_command(
         kept = open_anchor(read_small_file(anchor, what="anchor"), public_key=key)
     elif public_key is not None:
         raise InvalidArgument("--public-key is for the anchor's signature: give --anchor too")
-    tally = ChainTally()
-    if exported is not None or is_exported(database):
-        if chain:
-            raise InvalidArgument("--chain is for a database without files; leave it out to verify both")
-        with open_source(database, journal, exported=exported) as opened, progress_bar() as progress:
-            in_files = breaks_in_files(opened, kept, tally=tally)
-            verdict = judge_source(opened, chain=in_files, progress=progress)
-    else:
-        with Journal.open(database, create=False) as store:
-            number = journal_of(store, journal, kept)
-            by_default = journal is None and kept is None and not as_json
-            journals = len(journals_in(store)) if by_default else 1
-            if journals > 1:
-                complain(f"the store holds {journals} journals; this is {number}, --journal names another")
-            if chain:
-                report = check_chain(store, number, kept)
-                _say(report, as_json=as_json)
-                return OK if report.verdict == "pass" else VIOLATION
-            with progress_bar() as progress:
-                found = breaks_of(store, number, kept, tally=tally)
-                verdict = judge(store, number, chain=found, progress=progress)
-    if tally.anchored and not any(one.invariant in ("chain", "sequence") for one in verdict.findings):
-        verdict = verdict.model_copy(update={"tail": TAIL_KNOWN})
+    evidence = Evidence(database, journal, exported, kept)
+    if journal is None and kept is None and not as_json:
+        _say_which(evidence)
+    if chain:
+        report = audit_chain(evidence)
+        _say(report, as_json=as_json)
+        return OK if report.verdict == "pass" else VIOLATION
+    with progress_bar() as progress:
+        verdict = audit_stored(evidence, progress=progress)
     _say(verdict, as_json=as_json)
     return OK if verdict.passed else VIOLATION
+
+
+def _say_which(evidence: "Evidence") -> None:
+    """Tell which journal is taken where a database holds several and none was named."""
+    from kvledger.journal import Journal
+    from kvledger.journal.export import is_exported
+    from kvledger.tools.chain import journals_in
+
+    if is_exported(evidence.where):
+        return
+    with Journal.open(evidence.where, create=False) as store:
+        journals = journals_in(store)
+    if len(journals) > 1:
+        taken = journals[-1][0]
+        complain(f"the store holds {len(journals)} journals; this is {taken}, --journal names another")
 
 
 def _say(document: "Verdict | ChainReport", *, as_json: bool) -> None:

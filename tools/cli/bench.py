@@ -7,10 +7,13 @@ import typer
 from rich.table import Table
 
 from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.run import ModelChoice
 
 if TYPE_CHECKING:
+    from kvledger.tools.bench.inspect import InspectReport
     from kvledger.tools.bench.journal import JournalReport
     from kvledger.tools.bench.ops import OpsReport
+    from kvledger.tools.bench.provenance import ProvenanceReport
     from kvledger.tools.bench.trace import TraceReport
 
 bench_app = typer.Typer(help="Measure what the cache and its journal cost.")
@@ -78,6 +81,68 @@ def bench_trace_command(
         print_json(report)
     else:
         _print_trace(report)
+    return OK
+
+
+@bench_app.command("provenance")
+def bench_provenance_command(
+    model: Annotated[
+        ModelChoice, typer.Option("--model", help="A model with random weights.")
+    ] = ModelChoice.GEMMA3,
+    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 400,
+    seed: Annotated[int, SeedOption] = 0,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """How far a model's logits move where Full and SWA of a node come from different requests."""
+    from kvledger.tools.engine.library import require_transformers
+
+    require_transformers()
+    from kvledger.tools.bench.provenance import bench_provenance
+
+    with progress_bar() as progress:
+        report = bench_provenance(model=model.value, requests=requests, seed=seed, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        _print_provenance(report)
+    return OK
+
+
+@bench_app.command("inspect")
+def bench_inspect_command(
+    events: Annotated[
+        int,
+        typer.Option("--events", min=0, help="Events of the journal whose past is asked for; 0 skips that."),
+    ] = 1_000_000,
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Past seqs asked for.")] = 200,
+    requests: Annotated[
+        int, typer.Option("--requests", min=1, help="Requests that the watched scheduler serves in each run.")
+    ] = 1_600,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=0, help="Rounds of watched runs; 0 skips them.")
+    ] = 3,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, help="Questions a second under load.")] = 50.0,
+    seed: Annotated[int, SeedOption] = 0,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """How fast a past state is answered, and what an inspector under load takes from the scheduler."""
+    from kvledger.tools.bench.inspect import bench_inspect
+    from kvledger.tools.bench.recording import traffic
+
+    with progress_bar() as progress:
+        report = bench_inspect(
+            traffic(trace=None, requests=requests, seed=seed),
+            events=events,
+            questions=questions,
+            repeats=repeats,
+            rate=rate,
+            seed=seed,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _print_inspect(report)
     return OK
 
 
@@ -163,3 +228,62 @@ def _print_trace(report: "TraceReport") -> None:
             f"{figure.flush_cpu_seconds:.3f}",
         )
     console.print(table)
+
+
+def _print_provenance(report: "ProvenanceReport") -> None:
+    console = page()
+    console.print(f"{report.environment}, transformers {report.transformers}")
+    console.print(
+        f"{report.model}, built-in, seed {report.seed}: {report.requests:,} requests, pages of "
+        f"{report.page_size}, window {report.window}, {report.recoveries_locked:,} recoveries under lock"
+    )
+    table = _table("dtype, read", "requests", "differing", "positions", "largest", "mean", "NaN")
+    for figure in report.figures:
+        table.add_row(
+            f"{figure.dtype}, {figure.read}",
+            f"{figure.requests:,}",
+            f"{figure.differing:,}",
+            f"{figure.positions:,}",
+            "-" if figure.largest is None else f"{figure.largest:.2g}",
+            "-" if figure.mean is None else f"{figure.mean:.2g}",
+            f"{figure.nans:,}",
+        )
+    console.print(table)
+
+
+def _print_inspect(report: "InspectReport") -> None:
+    console = page()
+    console.print(str(report.environment))
+    past = report.past
+    if past is not None:
+        console.print(
+            f"tree at {past.questions:,} past seqs of {past.events:,} events, {past.nodes:,} nodes at last, "
+            f"followed in {past.warm_seconds} s, {past.snapshots} snapshots"
+        )
+        table = _table("an answer", "median ms", "p99 ms", "worst ms")
+        table.add_row("wall", f"{past.median_ms:,.1f}", f"{past.p99_ms:,.1f}", f"{past.worst_ms:,.1f}")
+        table.add_row("CPU", f"{past.cpu_median_ms:,.1f}", f"{past.cpu_p99_ms:,.1f}", "")
+        console.print(table)
+    if not report.looks:
+        return
+    console.print(
+        f"{report.workload}: {report.requests:,} requests, {report.calls:,} cache calls, "
+        f"{report.repeats} rounds, durability {report.durability}, {report.rate:g} questions a second, "
+        f"share {report.share}"
+    )
+    table = _table("inspector", "wall s", "wall ratio", "CPU s", "CPU ratio")
+    for figure in report.looks:
+        table.add_row(
+            figure.way,
+            f"{figure.wall_seconds:.3f}",
+            f"{figure.wall_ratio:.3f}",
+            f"{figure.cpu_seconds:.3f}",
+            f"{figure.cpu_ratio:.3f}",
+        )
+    console.print(table)
+    for load in report.loads:
+        statuses = ", ".join(f"{status}: {count:,}" for status, count in sorted(load.statuses.items()))
+        console.print(
+            f"load: {load.per_second:g}/s for {load.seconds:g} s, median {load.median_ms:,.1f} ms, "
+            f"p99 {load.p99_ms:,.1f} ms, {load.late:,} missed; {statuses}"
+        )

@@ -47,7 +47,7 @@ def current_command(
     """
     from kvledger.journal import Journal
     from kvledger.journal.database import store_name, store_url
-    from kvledger.journal.migration import stored_revision
+    from kvledger.journal.migration import is_known, stored_revision
     from kvledger.journal.models import SCHEMA_REVISION
     from kvledger.journal.tail import Tail
 
@@ -72,8 +72,11 @@ def current_command(
         typer.echo(f"{store_name(url)} has no tables of kvledger yet")
     elif revision == SCHEMA_REVISION:
         typer.echo(f"{store_name(url)} has schema {revision}, the newest")
-    else:
+    elif is_known(revision):
         typer.echo(f"{store_name(url)} has schema {revision}; this version brings {SCHEMA_REVISION}")
+    else:
+        what = f"of a newer version; this one knows up to {SCHEMA_REVISION}"
+        typer.echo(f"{store_name(url)} has schema {revision}, {what}")
     for end in ends:
         typer.echo(f"{end['journal']:>4}  durable to seq {end['durable_seq']:>12,}  {end['name']}")
     if tail is not None and tail.missing is not None:

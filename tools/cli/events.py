@@ -5,99 +5,148 @@ from typing import Annotated
 import typer
 
 from kvledger.tools.cli.output import OK, JsonOption, print_json
-from kvledger.tools.cli.stored import JournalOption, StoreArgument
+from kvledger.tools.cli.paging import (
+    LIMIT,
+    AfterOption,
+    BeforeOption,
+    FromOption,
+    LimitOption,
+    NewestOption,
+    ToOption,
+    from_or_after,
+    say_rest,
+)
+from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
 
-LIMIT = 100
-"""Events of one answer, unless more are asked for."""
-
-LARGEST_LIMIT = 10_000
-"""More than anybody reads; an export is for that."""
-
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=LARGEST_LIMIT, help="How many at most.")]
-FromOption = Annotated[
-    int | None,
-    typer.Option("--from", min=1, help="First seq to look at; an answer with more to come names the next."),
+SinceOption = Annotated[
+    str | None, typer.Option("--since", help="Recorded at or after this time (ISO 8601, UTC).")
 ]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Recorded before this time.")]
 
 
 def events_command(
-    database: StoreArgument,
+    database: DatabaseArgument,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", help="Of this kind; may be given more than once.")
     ] = None,
-    node: Annotated[int | None, typer.Option("--node", min=0, help="About this node.")] = None,
+    node: Annotated[
+        list[int] | None,
+        typer.Option("--node", min=0, help="About this node; may be given more than once."),
+    ] = None,
     request: Annotated[str | None, typer.Option("--request", help="Of this request.")] = None,
     transaction: Annotated[
         int | None, typer.Option("--transaction", min=1, help="Of the transaction of this number.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Recorded at or after this time (ISO 8601, UTC).")
+    undone: Annotated[
+        bool | None,
+        typer.Option("--undone/--kept", help="Only what was rolled back, or only what was not."),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Recorded before this time.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     first: FromOption = None,
+    last: ToOption = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
+    newest_first: NewestOption = False,
     limit: LimitOption = LIMIT,
     reveal: Annotated[
         bool, typer.Option("--reveal-tokens", help="Show token ids and namespaces, if they were kept.")
     ] = False,
     journal: JournalOption = None,
+    exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """The events that meet every condition given, in order of seq."""
     from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
-    from kvledger.journal import EventFilter, Journal
+    from kvledger.journal import EventFilter
+    from kvledger.journal.beginning import unseen
     from kvledger.tools.lookups import event_page, microseconds
+    from kvledger.tools.sources import open_source
 
     wanted = EventFilter(
         kinds=tuple(kind or ()),
-        node=None if node is None else NodeId(node),
+        nodes=tuple(map(NodeId, node or ())),
         request_id=None if request is None else RequestId(request),
         transaction=None if transaction is None else TxnId(transaction),
+        undone=undone,
         since_us=None if since is None else microseconds(since),
         until_us=None if until is None else microseconds(until),
         first_seq=None if first is None else Seq(first),
+        last_seq=None if last is None else Seq(last),
     )
-    with Journal.open(database, create=False) as store:
-        reader = store.reader(journal)
-        page = event_page(reader, reader.find(wanted, limit=limit + 1), limit=limit, reveal=reveal)
+    with open_source(database, journal, exported=exported) as opened:
+        source = opened.source
+        found = source.find(
+            wanted, limit=limit + 1, after_seq=after, before_seq=before, newest_first=newest_first
+        )
+        page = event_page(
+            source,
+            found,
+            limit=limit,
+            unseen=unseen(
+                source,
+                first_seq=from_or_after(first, after),
+                since_us=wanted.since_us,
+                transaction=transaction,
+            ),
+            newest_first=newest_first,
+            reveal=reveal,
+        )
     if as_json:
         print_json(page)
     else:
         for event in page.events:
             typer.echo(event.line())
-        _say_next(page.next)
+        say_rest(page, newest_first=newest_first)
     return OK
 
 
 def anomalies_command(
-    database: StoreArgument,
+    database: DatabaseArgument,
     first: FromOption = None,
+    last: ToOption = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
+    newest_first: NewestOption = False,
     limit: LimitOption = LIMIT,
     journal: JournalOption = None,
+    exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Refused and failed operations, calls and locks that a reset cut short, events that were not stored."""
-    from kvledger.journal import Journal
+    from kvledger.journal.beginning import unseen
     from kvledger.journal.history import anomalies
     from kvledger.tools.lookups import anomaly_page
+    from kvledger.tools.sources import open_source
 
-    with Journal.open(database, create=False) as store:
-        reader = store.reader(journal)
-        page = anomaly_page(reader, anomalies(reader, first_seq=first), limit=limit)
+    with open_source(database, journal, exported=exported) as opened:
+        source = opened.source
+        found = anomalies(
+            source,
+            first_seq=first,
+            last_seq=last,
+            limit=limit + 1,
+            after_seq=after,
+            before_seq=before,
+            newest_first=newest_first,
+        )
+        page = anomaly_page(
+            source,
+            found,
+            limit=limit,
+            unseen=unseen(source, first_seq=from_or_after(first, after)),
+            newest_first=newest_first,
+        )
     if as_json:
         print_json(page)
-    else:
-        for anomaly in page.anomalies:
-            found = anomaly.event
-            request = found.event.get("request_id")
-            whose = "" if request is None else f" request {request}:"
-            what = f"{found.op}: {found.event['kind']}{whose} {anomaly.sentence}"
-            typer.echo(f"{found.seq:>9}  {found.time}  {what}")
-        if not page.anomalies:
-            typer.echo("no anomalies")
-        _say_next(page.next)
+        return OK
+    for anomaly in page.anomalies:
+        one = anomaly.event
+        request = one.event.get("request_id")
+        whose = "" if request is None else f" request {request}:"
+        what = f"{one.op}: {one.event['kind']}{whose} {anomaly.sentence}"
+        typer.echo(f"{one.seq:>9}  {one.time}  {what}")
+    if not page.anomalies:
+        typer.echo("no anomalies")
+    say_rest(page, newest_first=newest_first)
     return OK
-
-
-def _say_next(seq: int | None) -> None:
-    if seq is not None:
-        typer.echo(f"there are more: --from {seq}", err=True)

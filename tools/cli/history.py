@@ -5,101 +5,143 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.cli.events import LIMIT, LimitOption
 from kvledger.tools.cli.output import OK, JsonOption, print_json
-from kvledger.tools.cli.stored import JournalOption, StoreArgument
+from kvledger.tools.cli.paging import (
+    LIMIT,
+    AfterOption,
+    BeforeOption,
+    LimitOption,
+    NewestOption,
+    ToOption,
+    from_or_after,
+    say_rest,
+)
+from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
 
 if TYPE_CHECKING:
+    from kvledger.journal.tenures import Side
     from kvledger.tools.lookups import EventPage
 
 history_app = typer.Typer(help="What befell a slot, a node or a request.")
 
-LastOption = Annotated[int | None, typer.Option("--to", min=1, help="Last seq to look at.")]
-
 
 @history_app.command("slot")
 def history_slot(
-    database: StoreArgument,
+    database: DatabaseArgument,
     slot: Annotated[int, typer.Argument(help="Number of the slot.", min=0)],
     swa: Annotated[bool, typer.Option("--swa", help="A slot of the SWA pool, not of the Full pool.")] = False,
     first: Annotated[int, typer.Option("--from", min=1, help="First seq to look at.")] = 1,
-    last: LastOption = None,
+    last: ToOption = None,
+    after: AfterOption = None,
+    limit: LimitOption = LIMIT,
     journal: JournalOption = None,
+    exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Who held a slot's page, from which seq to which, and why it was given up."""
-    from kvledger.journal import Journal
+    from kvledger.journal.beginning import unseen
     from kvledger.journal.tenures import page_history
-    from kvledger.tools.lookups import SlotHistory, tenure_document
+    from kvledger.tools.lookups import slot_history
+    from kvledger.tools.sources import open_source
 
-    with Journal.open(database, create=False) as store:
-        reader = store.reader(journal)
-        if reader.info.config is None:
-            raise InvalidArgument(f"journal {reader.info.id} holds no event yet")
-        page = slot // int(reader.info.config["page_size"])
-        tenures = page_history(reader, "swa" if swa else "full", page, first_seq=first, last_seq=last)
-        history = SlotHistory(
-            journal=reader.info.id,
-            pool="swa" if swa else "full",
+    with open_source(database, journal, exported=exported) as opened:
+        source = opened.source
+        if source.info.config is None:
+            raise InvalidArgument(f"journal {source.info.id} holds no event yet")
+        page = slot // int(source.info.config["page_size"])
+        side: Side = "swa" if swa else "full"
+        tenures = page_history(
+            source, side, page, first_seq=first, last_seq=last, limit=limit + 1, after_seq=after
+        )
+        history = slot_history(
+            source,
+            tenures,
+            side=side,
             slot=slot,
             page=page,
-            tenures=[tenure_document(tenure) for tenure in tenures],
+            limit=limit,
+            unseen=unseen(source, first_seq=from_or_after(first, after)),
         )
     if as_json:
         print_json(history)
     else:
         for tenure in history.tenures:
             typer.echo(tenure.line(last_seq=last))
+        say_rest(history)
     return OK
 
 
 @history_app.command("node")
 def history_node(
-    database: StoreArgument,
+    database: DatabaseArgument,
     node: Annotated[int, typer.Argument(help="Id of the node.", min=0)],
+    through_splits: Annotated[
+        bool,
+        typer.Option(
+            "--through-splits/--own", help="With what befell the nodes it was cut from, or its own alone."
+        ),
+    ] = True,
+    after: AfterOption = None,
     limit: LimitOption = LIMIT,
     journal: JournalOption = None,
+    exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
-    """The events about a node, from the one that made it on."""
-    from kvledger.journal import Journal
-    from kvledger.journal.history import node_history
+    """The events about a node and the nodes it was cut from, from the one that made its pages a node's on."""
+    from kvledger.journal.history import node_history, node_unseen
     from kvledger.tools.lookups import event_page
+    from kvledger.tools.sources import open_source
 
-    with Journal.open(database, create=False) as store:
-        reader = store.reader(journal)
-        events = event_page(reader, node_history(reader, node), limit=limit)
-    return _print_events(events, as_json=as_json, nothing=f"no event stored here tells of a node {node}")
+    with open_source(database, journal, exported=exported) as opened:
+        source = opened.source
+        found = node_history(source, node, through_splits=through_splits, limit=limit + 1, after_seq=after)
+        missing = node_unseen(source, node, through_splits=through_splits, after_seq=after)
+        page = event_page(source, found, limit=limit, unseen=missing)
+    return _print_events(page, as_json=as_json, nothing=f"no event stored here tells of a node {node}")
 
 
 @history_app.command("request")
 def history_request(
-    database: StoreArgument,
+    database: DatabaseArgument,
     request: Annotated[str, typer.Argument(help="The request's id.")],
+    after: AfterOption = None,
+    before: BeforeOption = None,
+    newest_first: NewestOption = False,
     limit: LimitOption = LIMIT,
     journal: JournalOption = None,
+    exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """The events of a request: all of its own transactions, and those of others that name it."""
-    from kvledger.journal import Journal
+    from kvledger.journal.beginning import unseen
     from kvledger.journal.history import request_history
     from kvledger.tools.lookups import event_page
+    from kvledger.tools.sources import open_source
 
-    with Journal.open(database, create=False) as store:
-        reader = store.reader(journal)
-        events = event_page(reader, request_history(reader, request), limit=limit)
-    return _print_events(events, as_json=as_json, nothing=f"no event names a request {request!r}")
+    with open_source(database, journal, exported=exported) as opened:
+        source = opened.source
+        found = request_history(
+            source,
+            request,
+            limit=limit + 1,
+            after_seq=after,
+            before_seq=before,
+            newest_first=newest_first,
+        )
+        missing = unseen(source, first_seq=from_or_after(None, after))
+        page = event_page(source, found, limit=limit, unseen=missing, newest_first=newest_first)
+    nothing = f"no event names a request {request!r}"
+    return _print_events(page, as_json=as_json, newest_first=newest_first, nothing=nothing)
 
 
-def _print_events(events: "EventPage", *, as_json: bool, nothing: str) -> int:
-    """A page of events, and whether it was cut; `nothing` is said, as an error, where there are none."""
-    if not events.events:
-        raise InvalidArgument(nothing)
+def _print_events(page: "EventPage", *, as_json: bool, nothing: str, newest_first: bool = False) -> int:
+    """A page of events and what there is beyond it; `nothing` is said, as an error, where there are none."""
+    if not page.events:
+        raise InvalidArgument(nothing if page.unseen is None else f"{nothing}; {page.unseen.sentence}")
     if as_json:
-        print_json(events)
+        print_json(page)
         return OK
-    for event in events.events:
+    for event in page.events:
         typer.echo(event.line())
-    if events.next is not None:
-        typer.echo("there are more: give a higher --limit", err=True)
+    say_rest(page, newest_first=newest_first)
     return OK

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvledger.core.errors import InvalidArgument
+
 if TYPE_CHECKING:
+    from kvledger.journal import LookUpSource
     from kvledger.journal.replay import Replayed
 
 DatabaseArgument = Annotated[
@@ -34,10 +37,23 @@ def replay_stored(
 ) -> "Replayed":
     """The state of a stored journal at seq `at`, at its end for None, from the nearest checkpoint on.
 
-    Raises `UnknownJournal` for a database or journal that is not there, and what replay raises.
+    Raises `UnknownJournal` for a database or journal that is not there, and what `replay_source` raises.
     """
-    from kvledger.journal.replay import replay
     from kvledger.tools.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
-        return replay(opened.source, upto=at)
+        return replay_source(opened.source, at)
+
+
+def replay_source(source: "LookUpSource", at: int | None) -> "Replayed":
+    """The state of an open journal at seq `at`, at its end for None.
+
+    Raises `InvalidArgument` where `at` lies before what is stored, and what replay raises.
+    """
+    from kvledger.journal.beginning import sentence_of
+    from kvledger.journal.replay import replay
+
+    begins = source.beginning()
+    if at is not None and at < begins.seq - 1:
+        raise InvalidArgument(f"the state at seq {at} is not known: {sentence_of(begins)}")
+    return replay(source, upto=at)

@@ -5,16 +5,17 @@ from typing import Annotated
 
 import typer
 
-from kvledger.tools.cli.events import LARGEST_LIMIT
+from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli.output import OK
-from kvledger.tools.cli.stored import JournalOption, StoreArgument
+from kvledger.tools.cli.paging import LARGEST_LIMIT, say_unseen
+from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
 
 PAUSE_SECONDS = 0.2
 """Between two looks at a journal that is followed: soon enough for a person, and no load."""
 
 
 def tail_command(
-    database: StoreArgument,
+    database: DatabaseArgument,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, max=LARGEST_LIMIT, help="How many of the last events.")
     ] = 20,
@@ -23,17 +24,32 @@ def tail_command(
         bool, typer.Option("--reveal-tokens", help="Show token ids and namespaces, if they were kept.")
     ] = False,
     journal: JournalOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    exported: ExportedOption = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help='One JSON object a line; before them {"unseen": ...} where some were pruned.'
+        ),
+    ] = False,
 ) -> int:
     """Print the last events of a journal, one a line."""
-    from kvledger.journal import Journal
+    from kvledger.journal.beginning import unseen
+    from kvledger.tools.follow import first_of_last
     from kvledger.tools.follow import follow as follow_journal
-    from kvledger.tools.lookups import event_document
+    from kvledger.tools.lookups import event_document, unseen_document
+    from kvledger.tools.sources import open_source
 
-    with Journal.open(database, create=False) as store:
-        reader = store.reader(journal)
-        for found in follow_journal(reader, lines, pause=_pause if follow else None):
-            event = event_document(found, policy=reader.info.token_policy, reveal=reveal)
+    with open_source(database, journal, exported=exported) as opened:
+        source = opened.source
+        if follow and opened.store is None:
+            raise InvalidArgument(f"{database} holds exported files, which do not grow: --follow a database")
+        missing = unseen_document(unseen(source, first_seq=first_of_last(source, lines)))
+        if not as_json:
+            say_unseen(missing)
+        elif missing is not None:
+            typer.echo(f'{{"unseen":{missing.model_dump_json()}}}')
+        for found in follow_journal(source, lines, pause=_pause if follow else None):
+            event = event_document(found, policy=source.info.token_policy, reveal=reveal)
             typer.echo(event.model_dump_json() if as_json else event.line())
     return OK
 

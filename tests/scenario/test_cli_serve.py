@@ -1,0 +1,157 @@
+"""`kvledger serve`: from the address it prints to the signal that ends it."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kvledger.tools.cli import main
+from tests.support.service import DEADLINE_SECONDS, recorded
+
+TOKEN = "a-token-nobody-guesses"
+EXTRA = (
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "prometheus_client",
+    "pydantic_settings",
+    "sse_starlette",
+    "limits",
+)
+"""What the extra `api` brings."""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("serve"))
+
+
+@contextmanager
+def serving(database: Path, *options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command in a process of its own, and the address that it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kvledger.tools", "serve", str(database), "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": "", **environment},
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line where the packages of the extra cannot be imported."""
+    code = (
+        f"import sys\nfor name in {EXTRA!r}: sys.modules[name] = None\n"
+        f"from kvledger.tools.cli import main\nsys.exit(main({list(arguments)!r}))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False
+    )
+
+
+def test_it_prints_its_address_answers_and_ends_when_it_is_interrupted(database: Path) -> None:
+    with serving(database) as (process, url):
+        assert url.startswith("http://127.0.0.1:")
+        assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+        assert httpx.get(f"{url}/v1/journals").json()["items"][0]["name"] == "small"
+        with httpx.stream("GET", f"{url}/v1/journals/1/events/stream") as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGINT)
+            for _ in lines:
+                pass
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, out, err) == (130, "", "kvledger: interrupted\n")
+
+
+def test_its_token_comes_from_a_file_or_the_environment_and_is_never_printed(
+    database: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\nmore\n", encoding="utf-8")
+    for options, environment in (
+        (["--host", "0.0.0.0", "--token-file", str(file)], {}),
+        (["--host", "0.0.0.0"], {"KVLEDGER_TOKEN": TOKEN}),
+        ([], {"KVLEDGER_TOKEN": TOKEN, "KVLEDGER_HOST": "0.0.0.0"}),
+    ):
+        with serving(database, *options, **environment) as (process, url):
+            url = url.replace("0.0.0.0", "127.0.0.1")
+            assert httpx.get(f"{url}/v1/journals").status_code == 401
+            assert httpx.get(f"{url}/?token={TOKEN}").status_code == 303
+            assert httpx.get(f"{url}/?token={TOKEN}x").status_code == 401
+            known = {"Authorization": f"Bearer {TOKEN}"}
+            assert httpx.get(f"{url}/v1/journals", headers=known).status_code == 200
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=DEADLINE_SECONDS)
+        assert TOKEN not in out + err
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "said"),
+    [
+        (["--host", "0.0.0.0"], {}, "not a loopback address"),
+        (["--host", "::"], {}, "not a loopback address"),
+        (["--token-file", "/no/such/file"], {}, "cannot be read"),
+        ([], {"KVLEDGER_TOKEN": "tooshort"}, "characters"),
+        ([], {"KVLEDGER_TOKEN": ""}, "characters"),
+        (["--host", "no such host"], {"KVLEDGER_TOKEN": TOKEN}, "cannot listen"),
+        (["--journal", "9"], {}, "holds no journal 9"),
+        ([], {"KVLEDGER_PORT": "many"}, "port"),
+    ],
+)
+def test_what_it_cannot_do_is_said_in_a_sentence_before_it_listens(
+    database: Path,
+    options: list[str],
+    environment: dict[str, str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    port = [] if "KVLEDGER_PORT" in environment else ["--port", "0"]
+    assert main(["serve", str(database), *port, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.startswith("kvledger: ")
+    assert err.count("\n") == 1
+    assert "tooshort" not in err
+
+
+def test_a_database_that_is_not_there_is_refused_and_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", str(tmp_path / "none.db")]) == 2
+    assert "none.db" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_that_is_taken_is_refused(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(database) as (_, url):
+        assert main(["serve", str(database), "--port", url.rpartition(":")[2]]) == 2
+    assert "cannot listen" in capsys.readouterr().err
+
+
+def test_without_the_packages_it_says_what_to_install_and_every_other_command_works(database: Path) -> None:
+    refused = without_the_extra("serve", str(database))
+    assert refused.returncode == 2
+    assert (
+        refused.stderr
+        == "kvledger: the service needs more packages: pip install 'kvledger[api]' (fastapi is missing)\n"
+    )
+    for arguments in (["audit", str(database)], ["events", str(database), "--limit", "1"], ["--help"]):
+        done = without_the_extra(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert "kvledger:" not in done.stderr

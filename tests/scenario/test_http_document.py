@@ -1,0 +1,54 @@
+"""docs/http.md tells of every address, setting and metric that there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvledger.api import ApiSettings, Inspector
+from kvledger.journal import Journal
+from tests.support.private_tokens import live_privately
+from tests.support.service import client_over, followed
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
+    """Paths of the service, and what its metrics say over a live recorder."""
+    path = tmp_path_factory.mktemp("document") / "run.db"
+    with Journal.open(path) as store, store.record() as recorder:
+        live_privately(recorder)
+        recorder.flush()
+        with client_over(path, live=recorder) as client:
+            followed(client)
+            return list(client.get("/openapi.json").json()["paths"]), client.get("/metrics").text
+
+
+def test_every_address_is_in_the_document(scraped: tuple[list[str], str]) -> None:
+    for path in scraped[0]:
+        assert f"`{path.replace('/v1/journals/{journal}', 'J')}`" in DOCUMENT or f"`{path}`" in DOCUMENT, path
+
+
+def test_every_setting_is_in_the_document_with_its_default() -> None:
+    for name, field in ApiSettings.model_fields.items():
+        variable = f"`KVLEDGER_{name.upper()}`"
+        (line,) = [line for line in DOCUMENT.splitlines() if line.startswith("|") and variable in line]
+        if (type(field.default) is int and field.default < 1_024) or name in ("host", "port"):
+            assert str(field.default) in line, name
+
+
+def test_every_metric_is_in_the_document_and_no_other(scraped: tuple[list[str], str]) -> None:
+    families = set(re.findall(r"^# TYPE (kvledger_\w+)", scraped[1], re.MULTILINE))
+    assert set(re.findall(r"`(kvledger_\w+)`", DOCUMENT)) == families
+
+
+def test_the_example_of_the_document_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    with Journal.open(tmp_path / "run.db") as store, store.record() as recorder:
+        names: dict[str, object] = {"recorder": recorder}
+        exec(example, names)
+        inspector = names["inspector"]
+        assert isinstance(inspector, Inspector)
+        with inspector:
+            assert inspector.url.startswith("http://127.0.0.1:")
