@@ -21,7 +21,10 @@ PG_INSTALL = mkdir -p /etc/postgresql-common && \
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql
 
-.PHONY: help install run test check format bench postgresql clean
+BROWSER_INSTALL = apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
+
+.PHONY: help install run test check format bench postgresql browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +40,9 @@ $(STAMP): pyproject.toml constraints.txt
 run: install ## run a workload with journaling on, then the audit
 	$(BIN)/kvledger run $(ARGS)
 
-test: install ## run the tests, with PostgreSQL where it is there or root can install it
+test: install ## run the tests, with PostgreSQL and a browser where they are there or root can install them
 	@$(MAKE) --no-print-directory postgresql || echo "no PostgreSQL: its tests will be skipped" >&2
+	@$(MAKE) --no-print-directory browser || echo "no browser: its tests will be skipped" >&2
 	$(BIN)/pytest $(ARGS)
 
 postgresql: ## install Debian's PostgreSQL, which the tests run a private server of
@@ -47,6 +51,14 @@ postgresql: ## install Debian's PostgreSQL, which the tests run a private server
 	elif [ "$$(id -u)" -eq 0 ]; then $(PG_INSTALL); \
 	elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n sh -c "$(PG_INSTALL)"; \
 	else echo "PostgreSQL is not installed, and only root can install it" >&2; exit 1; fi
+
+browser: ## install Debian's chromium, which the tests look at the page with
+	@if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || \
+	    command -v google-chrome >/dev/null 2>&1; then :; \
+	elif ! command -v apt-get >/dev/null 2>&1; then echo "no apt-get to install chromium with" >&2; exit 1; \
+	elif [ "$$(id -u)" -eq 0 ]; then $(BROWSER_INSTALL); \
+	elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n sh -c "$(BROWSER_INSTALL)"; \
+	else echo "chromium is not installed, and only root can install it" >&2; exit 1; fi
 
 check: install ## lint, format, types and import rules
 	$(BIN)/ruff check .

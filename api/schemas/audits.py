@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from kvledger.api.schemas.common import Answer
+from kvledger.api.schemas.common import JSON_SEQ_MAX, Answer
 from kvledger.journal.audit.verdict import Verdict
 
 
@@ -13,8 +13,8 @@ class AuditRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    upto_seq: Annotated[int | None, Field(ge=1)] = None
-    chain: bool = True
+    upto_seq: Annotated[int | None, Field(ge=1, le=JSON_SEQ_MAX)] = None
+    chain: StrictBool = True
 
 
 class AuditOut(Answer):

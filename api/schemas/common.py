@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 SEQ_MAX = 2**63 - 1
 """No seq, number or id is above this: no database's integer holds more."""
 
+JSON_SEQ_MAX = 2**53 - 1
+"""In the body of a request: many readers of JSON hold no larger number exactly."""
+
 Item = TypeVar("Item")
 
 PoolName = Literal["full", "swa"]

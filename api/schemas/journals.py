@@ -8,9 +8,12 @@ from kvledger.api.schemas.common import Answer
 
 
 class Following(Answer):
-    """How far the service's own fold is. `state` "failed": the journal does not fold from `problem` on."""
+    """How far the service's own fold is.
 
-    state: Literal["loading", "following", "ended", "failed"]
+    `state` "failed": the journal does not fold from `problem` on; "idle": nobody has asked for it yet.
+    """
+
+    state: Literal["idle", "loading", "following", "ended", "failed"]
     seq: int
     snapshots: int
     problem: str | None = None

@@ -2,10 +2,15 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from kvledger.api.schemas.common import Answer, At, OriginOut, Runs, Tokens
+from kvledger.api.schemas.common import JSON_SEQ_MAX, Answer, At, OriginOut, Runs, Tokens
 from kvledger.api.schemas.events import EventOut
+
+TOKENS_MAX = 1_000_000
+"""Tokens of a prefix to explain: more than any context holds; the size of a request bounds it first."""
+
+Token = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 
 
 class NodeBrief(Answer):
@@ -133,6 +138,16 @@ class DiffOut(Answer):
     requests: Differences
     leases: Differences
     pools: tuple[Change, ...]
+
+
+class ExplainRequest(BaseModel):
+    """A prefix to explain: token ids, the namespace as this service tells it, the seq (None: the newest)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tokens: Annotated[list[Token], Field(max_length=TOKENS_MAX, examples=[[1, 2, 3, 4]])]
+    namespace: Annotated[str, Field(max_length=1_024)] = ""
+    at: Annotated[int | None, Field(ge=0, le=JSON_SEQ_MAX)] = None
 
 
 class ExplanationOut(Answer):

@@ -1,0 +1,1 @@
+"""Answers: what each route tells of a replayed state, one file an answer. Nothing here changes a state."""

@@ -1,0 +1,202 @@
+"""The journals that the service shows, and the timeline that follows each one somebody looks at.
+
+Owns nothing of the store: whoever opened it closes it. A journal is followed from the first time that it is
+asked for, the recorder's own or the newest one from the start; where more are asked for than may be
+followed at once, the one that was asked for longest ago is let go.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvledger.api.problems import unavailable, unknown
+from kvledger.api.projection import Listener, LiveBus, Pace, Timeline
+from kvledger.api.told.hiding import Hiding
+from kvledger.core.errors import UnknownJournal
+from kvledger.core.ids import Seq
+from kvledger.journal import Journal, JournalInfo, JournalReader
+
+FOLLOWED_JOURNALS = 8
+"""Journals followed at once: each holds a state and its snapshots in memory."""
+
+
+class LiveRecorder(Protocol):
+    """What the service asks of a recorder in its own process; `Recorder` is one."""
+
+    journal_id: int
+
+    @property
+    def last_seq(self) -> Seq: ...
+    @property
+    def durable_seq(self) -> Seq: ...
+    @property
+    def queued_events(self) -> int: ...
+    @property
+    def degraded(self) -> bool: ...
+    @property
+    def dropped_events(self) -> int: ...
+    @property
+    def stalls(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedJournal:
+    """One journal somebody asks about: its row, a reader, its timeline, its recorder where that is here."""
+
+    info: JournalInfo
+    reader: JournalReader
+    timeline: Timeline
+    live: LiveRecorder | None
+
+    @property
+    def id(self) -> int:
+        """Its number in the store."""
+        return self.info.id
+
+
+class Library:
+    """The journals of one store. Every method is safe from any thread.
+
+    `live` is a recorder in this process, `bus` what it stores on its way to the timeline; `first` the journal
+    to follow from the start where there is no recorder; `pace` how much of the process the timelines may
+    take.
+    """
+
+    def __init__(
+        self,
+        store: Journal,
+        *,
+        live: LiveRecorder | None = None,
+        first: int | None = None,
+        bus: LiveBus | None = None,
+        pace: Pace | None = None,
+        reveal_tokens: bool = False,
+        followed: int = FOLLOWED_JOURNALS,
+    ) -> None:
+        self.store = store
+        self.live = live
+        self._first = first
+        self._bus = bus
+        self._pace = pace
+        self.hide = Hiding(reveals=reveal_tokens)
+        self._followed_limit = followed
+        self._opened: OrderedDict[int, OpenedJournal] = OrderedDict()
+        self._listeners: list[Callable[[JournalInfo], Listener]] = []
+        self._forgetters: list[Callable[[int], None]] = []
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._closed = False
+
+    def listen(
+        self, make: Callable[[JournalInfo], Listener], *, forget: Callable[[int], None] | None = None
+    ) -> None:
+        """Give every journal that is followed from now on a listener that `make` makes.
+
+        `forget` is called with the journal's number when it is let go.
+        """
+        with self._lock:
+            self._listeners.append(make)
+            if forget is not None:
+                self._forgetters.append(forget)
+
+    def start(self) -> None:
+        """Follow what will be looked at first: the recorder's journal, the one that was named, or the newest.
+
+        Errors as `opened`.
+        """
+        first = self._first if self.live is None else self.live.journal_id
+        if first is None:
+            first = max((info.id for info in self.journals()), default=None)
+        if first is not None:
+            self.opened(first)
+
+    def close(self) -> None:
+        """Stop following. A journal asked for afterwards is refused as not available."""
+        with self._lock:
+            self._closed = True
+            ending = list(self._opened.values())
+            self._opened.clear()
+        for opened in ending:
+            opened.timeline.stop()
+
+    def journals(self) -> tuple[JournalInfo, ...]:
+        """Every journal of the store, oldest first."""
+        return self.store.list()
+
+    def followed(self) -> tuple[OpenedJournal, ...]:
+        """The journals that are followed now, the one asked for longest ago first."""
+        with self._lock:
+            return tuple(self._opened.values())
+
+    def opened(self, journal_id: int) -> OpenedJournal:
+        """One journal, followed from now on. Raises a 404 refusal where there is none.
+
+        JournalFormatError for one that this version cannot read, StoreUnavailable where the database is away.
+        """
+        found = self.opened_before(journal_id)
+        if found is not None:
+            return found
+        # One at a time, and not under the lock: a database that does not answer must not hold up the others.
+        with self._opening:
+            found = self._known(journal_id)
+            if found is None or found.info.config is None:
+                found = self._open(journal_id, found)
+                self._keep(found)
+        return found
+
+    def opened_before(self, journal_id: int) -> OpenedJournal | None:
+        """One journal if it is followed and known already, without a look at the store. Never waits."""
+        found = self._known(journal_id)
+        return None if found is None or found.info.config is None else found
+
+    def _known(self, journal_id: int) -> OpenedJournal | None:
+        with self._lock:
+            if self._closed:
+                raise unavailable("the service is going down")
+            found = self._opened.get(journal_id)
+            if found is not None:
+                self._opened.move_to_end(journal_id)
+            return found
+
+    def _keep(self, opened: OpenedJournal) -> None:
+        """Note a journal that is followed now, and let go of those that are too many."""
+        let_go = []
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._opened[opened.id] = opened
+                self._opened.move_to_end(opened.id)
+                while len(self._opened) > self._followed_limit:
+                    let_go.append(self._oldest())
+        if closed:
+            opened.timeline.stop()
+        for old in let_go:
+            old.timeline.stop()
+            for forget in self._forgetters:
+                forget(old.id)
+
+    def _oldest(self) -> OpenedJournal:
+        """Take out the journal asked for longest ago; the live one stays."""
+        live = None if self.live is None else self.live.journal_id
+        oldest = next(number for number in self._opened if number != live)
+        return self._opened.pop(oldest)
+
+    def _open(self, journal_id: int, before: OpenedJournal | None) -> OpenedJournal:
+        """Read the journal's row; one that was read before its cache was opened keeps its timeline."""
+        try:
+            reader = self.store.reader(journal_id)
+        except UnknownJournal as error:
+            raise unknown("journal", detail=f"there is no journal {journal_id} in this store") from error
+        if before is not None:
+            return OpenedJournal(reader.info, reader, before.timeline, before.live)
+        live = self.live if self.live is not None and self.live.journal_id == journal_id else None
+        timeline = Timeline(
+            reader,
+            listeners=[make(reader.info) for make in self._listeners],
+            bus=None if live is None else self._bus,
+            pace=self._pace,
+        )
+        timeline.start()
+        return OpenedJournal(reader.info, reader, timeline, live)

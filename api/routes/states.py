@@ -1,0 +1,31 @@
+"""What the routes that show a state share: from `at` to the bytes of an answer."""
+
+from collections.abc import Callable
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from kvledger.api.etags import immutable
+from kvledger.api.library import OpenedJournal
+from kvledger.api.projection import Standing
+from kvledger.api.schemas.common import Answer
+
+JSON = "application/json"
+
+
+def state_answer(
+    request: Request, opened: OpenedJournal, at: int | None, tell: Callable[[Standing], Answer]
+) -> Response:
+    """What `tell` says of the state at `at`.
+
+    A reader that has the answer of a settled seq is told so before any state is computed. While a state
+    stands still, the same question is answered once.
+    """
+    timeline = opened.timeline
+    place = timeline.place(at)
+    if place.settled:
+        immutable(request, opened, place.seq)
+    question = (request.url.path, request.url.query)
+    with timeline.state_at(at) as standing:
+        body = standing.answer(question, lambda: tell(standing).model_dump_json().encode())
+    return Response(body, media_type=JSON)

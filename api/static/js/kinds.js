@@ -1,0 +1,28 @@
+/** The kinds of events, as the vocabulary names them; a test holds the two equal. */
+
+export const KINDS = [
+  "cache_opened",
+  "pages_allocated",
+  "prefix_inserted",
+  "prefix_matched",
+  "node_created",
+  "node_split",
+  "node_deleted",
+  "swa_tombstoned",
+  "swa_recovered",
+  "pages_freed",
+  "evicted",
+  "lock_acquired",
+  "lock_released",
+  "swa_lock_released",
+  "node_touched",
+  "request_opened",
+  "request_row_changed",
+  "request_closed",
+  "rolled_back",
+  "checkpoint",
+  "cache_reset",
+  "call_ignored",
+  "mapping_set",
+  "events_dropped",
+];

@@ -1,0 +1,71 @@
+/** One open request: its row, its lock, what happened in its name. */
+
+import { Problem, get } from "./api.js";
+import { facts, make } from "./dom.js";
+import { count, counted, span } from "./format.js";
+import { nodeLink, runLinks, seqLink } from "./links.js";
+import { eventItem } from "./node-panel.js";
+import { pagedList } from "./paged.js";
+import { journalPath } from "./state.js";
+
+const HISTORY_PAGE = 30;
+
+/** @param {{id: string}} pick */
+export async function tellRequest(pick, { signal, seq }) {
+  const id = pick.id.split("/").map(encodeURIComponent).join("/");
+  const now = await openAt(id, seq, signal);
+  const history = await pagedList({
+    path: journalPath("/request-history"),
+    query: { request: pick.id, limit: HISTORY_PAGE },
+    item: eventItem,
+    about: "History of the request",
+    signal,
+    empty: "No event about it is in this store.",
+  });
+  return {
+    elements: [
+      ...(now
+        ? [aboutOpen(now)]
+        : [make("p", { class: "quiet", id: "side-missing" }, "It is not open at this seq.")]),
+      make("h3", {}, "History"),
+      ...history,
+    ],
+  };
+}
+
+/** The request as it stands, or null where it is not open at this seq; its history tells the rest. */
+async function openAt(id, seq, signal) {
+  try {
+    return await get(journalPath(`/requests/${id}`), { at: seq }, { signal });
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) return null;
+    throw error;
+  }
+}
+
+function aboutOpen({ request, row }) {
+  const lease = request.lease;
+  return facts([
+    ["Namespace", request.namespace === "" ? "(default)" : request.namespace],
+    ["Epoch", String(request.epoch)],
+    [
+      "Row",
+      [
+        `${counted(request.row_tokens, "token")}: ${counted(request.own_pages, "page")} of its own, `,
+        `${count(request.shared_pages)} shared`,
+      ],
+    ],
+    ["Row's Full slots", runLinks(row, "full", 1), { id: "request-row" }],
+    ["Lock", lease === null ? "none: it waits" : leaseText(lease)],
+  ]);
+}
+
+/** @returns {(Node|string)[]} */
+export function leaseText(lease) {
+  return [
+    `lease ${lease.lease}: Full ${span(0, lease.length)}`,
+    lease.swa_held ? `, SWA ${span(lease.swa_from, lease.length)}` : ", SWA released",
+    ...(lease.node === null ? [", an empty lock"] : [" down to ", nodeLink(lease.node)]),
+    ...(lease.since_seq === null ? [] : [", since ", seqLink(lease.since_seq)]),
+  ];
+}

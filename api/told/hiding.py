@@ -1,0 +1,75 @@
+"""What of private data leaves the service: token ids, namespaces, and words that may quote them.
+
+Unless the service was started to reveal them, a namespace is told as a label and tokens as their count.
+Labels are stable while the process lives and cannot be turned back: they are keyed with random bytes that
+nobody keeps. Free text (the message of an exception, a caller's reason, the name of a caller's transaction)
+may quote tokens and is withheld, as the token policies of the journal do.
+"""
+
+import secrets
+from hashlib import blake2b
+
+import numpy as np
+
+from kvledger.api.schemas.common import Tokens
+from kvledger.core.events import RollbackCause
+from kvledger.journal.state import State
+from kvledger.journal.stored_tokens import OWN_OPS, WITHHELD
+from kvledger.journal.tokens import TOKEN_BYTES
+
+TOKENS_SHOWN = 4_096
+"""Token ids that one answer reveals of a run: more than a person reads; an export has them all."""
+
+LABEL_BYTES = 6
+"""Of a namespace's label: two of a million namespaces share one with a chance of one in 500."""
+
+KNOWN_OPS = OWN_OPS | {"events_dropped"}
+"""Names of transactions that are the cache's or the recorder's own; any other is a caller's text."""
+
+
+class Hiding:
+    """One service's way to tell private data; `reveals` says that it hides nothing that was kept."""
+
+    def __init__(self, *, reveals: bool) -> None:
+        self.reveals = reveals
+        self._key = secrets.token_bytes(32)
+        # Answers with labels of another process must not be taken for this one's.
+        self.mark = "revealed" if reveals else secrets.token_hex(8)
+
+    def namespace(self, namespace: str) -> str:
+        """What stands for a namespace: itself where revealed (under a token policy, what that kept of it)."""
+        if self.reveals or not namespace:
+            return namespace
+        text = namespace.encode(errors="surrogatepass")
+        return "ns-" + blake2b(text, digest_size=LABEL_BYTES, key=self._key).hexdigest()
+
+    def namespace_named(self, label: str, state: State) -> str | None:
+        """The namespace of `state` that `label` stands for; None where there is none. O(namespaces)."""
+        if self.reveals or not label:
+            return label if label in state.roots else None
+        return next((name for name in state.roots if self.namespace(name) == label), None)
+
+    def tokens(self, kept: bytes, policy: str, *, count: int | None = None) -> Tokens:
+        """Tokens of which a journal of this `policy` kept these bytes; `count` where the bytes do not say."""
+        stored = len(kept) // TOKEN_BYTES if policy == "full" else 0
+        total = stored if count is None else count
+        if not self.reveals or policy != "full" or not stored:
+            return Tokens(count=total)
+        return Tokens(count=total, ids=tuple(np.frombuffer(kept, "<i4", min(stored, TOKENS_SHOWN)).tolist()))
+
+    def op(self, op: str) -> str:
+        """The name of a transaction, where it cannot quote tokens."""
+        return op if self.reveals or op in KNOWN_OPS else WITHHELD
+
+    def may_ask_for(self, op: str) -> bool:
+        """Whether a filter may name this op: who may not see a name may not guess it either."""
+        return self.reveals or op in KNOWN_OPS
+
+    def reason(self, reason: str, cause: str) -> str:
+        """Why something was undone: lengths from the cache itself, else no more than an exception's name."""
+        if self.reveals or cause in (RollbackCause.REFUSED, RollbackCause.SKIPPED):
+            return reason
+        name = reason.partition(":")[0]
+        if cause == RollbackCause.ERROR and name.isidentifier():
+            return name
+        return reason and WITHHELD
