@@ -11,6 +11,9 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$p"; break; fi; done)
 
+# Processes that share the tests, file by file; make test JOBS=0 runs them in one.
+JOBS ?= auto
+
 # Arguments for the command behind a target: make run ARGS="--requests 200", make test ARGS="-k window".
 ARGS ?=
 
@@ -43,7 +46,7 @@ run: install ## run a workload with journaling on, then the audit
 test: install ## run the tests, with PostgreSQL and a browser where they are there or root can install them
 	@$(MAKE) --no-print-directory postgresql || echo "no PostgreSQL: its tests will be skipped" >&2
 	@$(MAKE) --no-print-directory browser || echo "no browser: its tests will be skipped" >&2
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 postgresql: ## install Debian's PostgreSQL, which the tests run a private server of
 	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null 2>&1; then :; \
