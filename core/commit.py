@@ -14,6 +14,7 @@ import numpy as np
 
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import (
+    FingerprintReason,
     Origin,
     Pages,
     PrefixInserted,
@@ -21,6 +22,7 @@ from kvledger.core.events import (
     RollbackCause,
     TokenRange,
 )
+from kvledger.core.fingerprints import fingerprint
 from kvledger.core.insertion import FULL_AND_SWA, FULL_ONLY, SWA_ONLY, Insertion, Row
 from kvledger.core.locking import lock, release
 from kvledger.core.matching import live_run
@@ -71,6 +73,8 @@ def journal_insert(ledger: Ledger, insertion: Insertion, upto: int) -> PrefixIns
         insertion.duplicates(upto),
     )
     ledger.apply(told)
+    if ledger.state.fingerprint is not None:
+        fingerprint(ledger, insertion.recovered_under_lock(upto), FingerprintReason.RECOVERED)
     return told
 
 

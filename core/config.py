@@ -54,7 +54,8 @@ class CacheConfig(BaseModel):
     usable sizes of the pools (the padding page comes on top). `locked_recovery` says what an
     insert does with an SWA tombstone whose Full is locked: "remap" keeps the locked Full and
     takes the incoming SWA, "skip" leaves the tombstone. `mapping_dtype` is the dtype of the
-    Full-to-SWA mapping mirror on `device`.
+    Full-to-SWA mapping mirror on `device`. With `fingerprints` the journal gets checksums of the KV of
+    pages when they are locked, recovered under a lock and unlocked (docs/engine.md says what that costs).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +68,7 @@ class CacheConfig(BaseModel):
     layout: KVLayout | None = None
     locked_recovery: Literal["remap", "skip"] = "remap"
     mapping_dtype: Literal["int64", "int32"] = "int64"
+    fingerprints: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="after")
     def _pages_divide_pools(self) -> Self:

@@ -17,9 +17,9 @@ from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa, Tran
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import FreePages
 from kvledger.core.inputs import Slots, as_slots
-from kvledger.core.kv_checksum import Fingerprints, KVChecksum
+from kvledger.core.kv_checksum import KVChecksum
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
-from kvledger.core.pools import PoolChanges
+from kvledger.core.pools import Fingerprints, PoolChanges
 
 
 class DevicePools:
@@ -116,15 +116,17 @@ class DevicePools:
         self._check_layer(layer)
         return self._is_swa[layer]
 
-    def fingerprint(self, pages: Any) -> Fingerprints:
+    def fingerprint(self, pages: Any, swa: Pages | None = None) -> Fingerprints:
         """Checksums of the KV bytes of Full pages: uint64[n, 2], of the Full layers and of the SWA layers.
 
         Computed on the device. Pages with equal bytes have equal checksums, wherever they are; an SWA side
-        that a page does not have is 0. ForeignSlots for what is no page of the pool. O(bytes read).
+        that a page does not have is 0. `swa` are the SWA pages beside them, None for those that they map to.
+        ForeignSlots for what is no page of the pool. O(bytes read).
         """
         full = as_slots(pages)
         self._pages(full * self.page_size)
-        swa = self._bound().mapping[full]
+        if swa is None:
+            swa = self._bound().mapping[full]
         there = np.flatnonzero(swa)
         checksums: Fingerprints = np.zeros((len(full), 2), dtype=np.uint64)
         if self._checksum is not None and len(full):
@@ -221,7 +223,7 @@ class DevicePools:
 
     def _pages(self, slots: Slots) -> Pages:
         pages = slots // self.page_size
-        if len(pages) and (int(pages.min()) < 1 or int(pages.max()) >= len(self._bound().owner)):
+        if len(pages) and (int(pages.min()) < 1 or int(pages.max()) >= len(self._mirror)):
             raise ForeignSlots("a slot outside the Full pool, or in its padding page")
         return pages
 

@@ -24,6 +24,9 @@ from kvledger.core.ids import LeaseId, NodeId, RequestId
 Pages = npt.NDArray[np.int64]
 """int64[n] page numbers, read-only once inside an event."""
 
+Sums = npt.NDArray[np.uint64]
+"""uint64[n] checksums of KV bytes, one a page, read-only once inside an event."""
+
 TokenRange = tuple[int, int]
 """Half-open range of token positions."""
 
@@ -56,6 +59,14 @@ class RecoveryMode(StrEnum):
 
     ADOPT_INCOMING = "adopt_incoming"
     KEEP_LOCKED_FULL = "keep_locked_full"
+
+
+class FingerprintReason(StrEnum):
+    """At which end of a lock, or at what within it, KV was fingerprinted."""
+
+    LOCKED = "locked"  # the node's first lock was taken
+    RECOVERED = "recovered"  # its SWA was recovered while it is locked
+    UNLOCKED = "unlocked"  # its last lock is about to be released
 
 
 class RollbackCause(StrEnum):
@@ -410,6 +421,23 @@ class MappingSet:
 
 
 @event
+class KvFingerprinted:
+    """What the KV bytes of a node's pages summed up to, as they lay on the device at this moment.
+
+    `full_sums[i]` is of the Full layers of `full_pages[i]`, `swa_sums[i]` of the SWA layers of its peer; None
+    for a tombstone. Equal bytes have equal sums. Only where `CacheConfig.fingerprints` is set.
+    """
+
+    kind: ClassVar[str] = "kv_fingerprinted"
+    version: ClassVar[int] = 1
+    node: NodeId
+    reason: FingerprintReason
+    full_pages: Pages
+    full_sums: Sums
+    swa_sums: Sums | None
+
+
+@event
 class EventsDropped:
     """The recorder could not store seqs [first_seq, last_seq]; what follows starts from a checkpoint."""
 
@@ -454,5 +482,6 @@ Event = (
     | CacheReset
     | CallIgnored
     | MappingSet
+    | KvFingerprinted
     | EventsDropped
 )

@@ -251,6 +251,11 @@ class Insertion:
             start = max(step.end, self.row.base)
         return ranges
 
+    def recovered_under_lock(self, upto: int) -> list[Node]:
+        """Locked nodes that came back to life, among steps that end at or before page `upto`."""
+        live = (FULL_AND_SWA, SWA_ONLY)
+        return [s.node for s in self.steps if s.end <= upto and s.adopted in live and s.node.full_lock]
+
     def duplicates(self, upto: int) -> int:
         """Tokens whose incoming Full page was freed, among steps that end at or before page `upto`."""
         return self.ledger.state.page_size * sum(s.duplicates for s in self.steps if s.end <= upto)

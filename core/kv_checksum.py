@@ -16,9 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Fingerprints = npt.NDArray[np.uint64]
-"""uint64[n, 2]: per page the checksum of its Full layers and of its SWA layers."""
-
 CHUNK_WORDS = 2**16
 """Words multiplied at once by a processor: half a MiB of products stays in its cache, four times as fast."""
 

@@ -7,6 +7,7 @@ SWA half never meets a tombstone.
 
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import (
+    FingerprintReason,
     LockAcquired,
     LockReleased,
     NodeSplit,
@@ -15,6 +16,7 @@ from kvledger.core.events import (
     PrefixMatched,
     SwaLockReleased,
 )
+from kvledger.core.fingerprints import fingerprint, locked_once
 from kvledger.core.ids import RequestId
 from kvledger.core.inputs import TOKEN_BYTES, num_tokens
 from kvledger.core.matching import Walk, path_pages, walk
@@ -88,11 +90,15 @@ def lock(
         _check_live(window)
     lease = state.new_lease_id()
     ledger.apply(LockAcquired(lease, node_id, namespace, request_id, length, swa_from, state.generation))
+    if state.fingerprint is not None:
+        fingerprint(ledger, locked_once(node), FingerprintReason.LOCKED)
     return state.leases[lease]
 
 
 def release(ledger: Ledger, lease: LeaseState, by_reset: bool = False) -> None:
     """Unlock what the lease still holds. O(path)."""
+    if ledger.state.fingerprint is not None:
+        fingerprint(ledger, locked_once(lease.node), FingerprintReason.UNLOCKED)
     node_id = None if lease.node is None else lease.node.id
     ledger.apply(LockReleased(lease.id, node_id, lease.request_id, lease.swa_held, by_reset))
 

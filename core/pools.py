@@ -6,10 +6,19 @@ call. `kvledger.core.device_pools.DevicePools` is the default; an engine that ow
 passes its own to `HybridCache(config, sink, pool=...)`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
+
+from kvledger.core.config import CacheConfig
+from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import Pages
+
+Fingerprints = npt.NDArray[np.uint64]
+"""uint64[n, 2]: per page the checksum of its Full layers and of its SWA layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +55,34 @@ class PageAllocator(Protocol):
 
     def available(self) -> tuple[int, int]:
         """Free pages (full, swa) that `allocate` could hand out now."""
+
+
+@runtime_checkable
+class KVFingerprinter(Protocol):
+    """What `CacheConfig.fingerprints` needs of the memory besides; a `PageAllocator` may do without."""
+
+    def fingerprint(self, full: Pages, swa: Pages, /) -> Fingerprints:
+        """Checksums of the KV bytes of Full pages, and of the SWA pages beside them: uint64[n, 2].
+
+        `swa[i]` is 0 where there is none, and its checksum then 0. Equal bytes have equal checksums wherever
+        they are. Asked while a transaction is open, in which no KV is written: so the mapping that the
+        memory was told of may be older than `swa`. What is raised undoes the operation.
+        """
+
+
+def fingerprinter(
+    config: CacheConfig, allocator: PageAllocator, *, foreign: bool
+) -> Callable[[Pages, Pages], Fingerprints] | None:
+    """What computes fingerprints, None where the configuration asks for none.
+
+    InvalidArgument where it does and the memory cannot: our own without a layout has no KV to sum.
+    """
+    if not config.fingerprints:
+        return None
+    if not foreign and config.layout is None:
+        raise InvalidArgument("fingerprints are checksums of KV, and without a layout the pools hold none")
+    if not isinstance(allocator, KVFingerprinter):
+        raise InvalidArgument(
+            f"{type(allocator).__name__} cannot compute fingerprints: it has no fingerprint()"
+        )
+    return allocator.fingerprint

@@ -19,7 +19,7 @@ from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.inputs import TOKEN_BYTES
 from kvledger.core.node import ROOT_ID, Node
 from kvledger.core.page_table import FIRST_REQUEST, PageTable
-from kvledger.core.pools import PageAllocator
+from kvledger.core.pools import PageAllocator, fingerprinter
 from kvledger.core.recency import Recency
 
 Token = Any
@@ -123,6 +123,7 @@ class CacheState:
 
     def __init__(self, config: CacheConfig, allocator: PageAllocator, *, vet: bool) -> None:
         self.config = config
+        self.fingerprint = fingerprinter(config, allocator, foreign=vet)
         self.page_size = config.page_size
         self.page_bytes = config.page_size * TOKEN_BYTES
         self.window = config.sliding_window

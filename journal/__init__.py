@@ -1,7 +1,8 @@
 """Events on disk: recording, reading back and verifying; replay and audit read what comes out."""
 
 from kvledger.journal.chain import ChainHead
-from kvledger.journal.questions import (
+from kvledger.journal.info import JournalInfo
+from kvledger.journal.lookups.questions import (
     Beginning,
     Count,
     EventFilter,
@@ -10,7 +11,7 @@ from kvledger.journal.questions import (
     LookUpSource,
     TransactionFilter,
 )
-from kvledger.journal.reader import JournalInfo, JournalReader
+from kvledger.journal.reader import JournalReader
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.records import StoredEvent, StoredTransaction, number_transactions
 from kvledger.journal.store import Journal

@@ -5,7 +5,7 @@ kvledger.journal.database to say. No other module asks what the dialect is.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
@@ -19,6 +19,18 @@ InsertRows = Callable[[sa.Connection, Sequence[Sequence[Any]]], None]
 
 LOCK_TIMEOUT_SECONDS = 10.0
 """How long a connection waits for another program's lock, or for a server to answer, before it gives up."""
+
+
+class FileSeen(NamedTuple):
+    """What tells a file from another one put in its place, and from a part of itself.
+
+    `length` is in bytes. Below `least_cut` no file of its kind is ever cut that held more, unless somebody
+    compacted it.
+    """
+
+    identity: tuple[int, int]
+    length: int
+    least_cut: int
 
 
 class Backend(Protocol):
@@ -51,12 +63,15 @@ class Backend(Protocol):
     def check_migrated(self, connection: sa.Connection) -> None:
         """Raise JournalError when a migration has torn rows apart."""
 
-    def identity(self, url: URL) -> tuple[int, int] | None:
-        """What tells this store from another one put in its place; None for one that cannot be replaced
-        under a connection. Raises StoreUnavailable where there is none any more."""
+    def file(self, url: URL) -> FileSeen | None:
+        """What is seen of the store's file; None for a store that cannot be replaced or cut under a
+        connection. Raises StoreUnavailable where there is none any more."""
 
-    def log_identity(self, url: URL) -> tuple[int, int] | None:
+    def log(self, url: URL) -> FileSeen | None:
         """The same for a log beside the store that holds what was committed last; None without one."""
+
+    def is_whole(self, url: URL) -> bool:
+        """Whether a new connection can read every page of the store. Raises nothing."""
 
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """The fastest way to insert many rows into `columns` of `table`."""

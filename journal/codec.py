@@ -2,8 +2,9 @@
 
 A stored event is (kind, version, node, request, payload, blob). The payload is canonical JSON: an object of
 all the event's fields, keys sorted. Page arrays and token bytes stand in the blob, one after the other in
-the order of their names; the payload holds their directory entries, `[elements, runs]` for an array and the
-number of bytes for tokens. The layout is told in docs/format.md, "Stored events".
+the order of their names; the payload holds their directory entries, `[elements, runs]` for an array, the
+number of bytes for tokens and the number of checksums for those. The layout is told in docs/format.md,
+"Stored events".
 
 Decoding takes older versions of an event through their upcasters (kvledger.journal.versions) and refuses
 what encoding cannot have written: another kind, a newer version, a missing or surplus field, a
@@ -22,6 +23,7 @@ from kvledger.journal.arrays import pack_together, packed_size, unpack_array
 from kvledger.journal.decoders import compile_decoder
 from kvledger.journal.encoders import Names, Texts, array_getter, compile_encoder
 from kvledger.journal.fields import FieldForm, forms_of
+from kvledger.journal.sums import sums_size, unpack_sums
 from kvledger.journal.tokens import TOKEN_BYTES
 from kvledger.journal.versions import UPCASTERS, StoredPayload
 
@@ -197,12 +199,16 @@ def _take_bulk(plan: _Plan, stored: dict[str, Any], blob: bytes) -> None:
             if type(entry) is not int or entry < 0 or entry % TOKEN_BYTES:
                 raise JournalFormatError(f"{form.name} has {entry!r} as its number of bytes")
             size = entry
+        elif form.place == "sums":
+            size = sums_size(entry)
         else:
             size = packed_size(entry)
         if taken + size > len(blob):
             raise JournalFormatError(f"{form.name} ends at byte {taken + size} of a blob of {len(blob)}")
         if form.place == "tokens":
             stored[form.name] = blob[taken : taken + size]
+        elif form.place == "sums":
+            stored[form.name] = unpack_sums(entry, blob, taken)
         else:
             stored[form.name] = unpack_array(entry, blob, taken)
         taken += size

@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from kvledger.core.errors import InvalidArgument, JournalError, StoreUnavailable
+from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError, StoreUnavailable
 from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS, Backend, InsertRows, Sync
 from kvledger.journal.postgresql import PostgresqlBackend
 from kvledger.journal.sqlite import SqliteBackend, database_path
@@ -25,6 +25,8 @@ __all__ = [
     "backend_of",
     "database_errors",
     "database_path",
+    "read_rows",
+    "reading",
     "reading_engine",
     "row_inserter",
     "store_name",
@@ -32,6 +34,9 @@ __all__ = [
     "stored_bytes",
     "writing_engine",
 ]
+
+UNDECODABLE = "Could not decode to UTF-8"
+"""How the sqlite3 module tells of text that is none: it has no class and no code of its own for it."""
 
 BACKENDS: dict[str, Backend] = {"sqlite": SqliteBackend(), "postgresql": PostgresqlBackend()}
 
@@ -117,6 +122,29 @@ def database_errors(what: str) -> Iterator[None]:
         raise StoreUnavailable(f"{what}: {_in_one_line(error.orig)}") from error
     except SQLAlchemyError as error:
         raise JournalError(f"{what}: {error}") from error
+
+
+@contextmanager
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection for one short read of a journal, given back when the block ends.
+
+    Raises as `database_errors`; JournalFormatError for a cell that is no text, or no number of the store.
+    """
+    try:
+        with database_errors("the journal cannot be read"), engine.connect() as connection:
+            yield connection
+    except StoreUnavailable as error:
+        if UNDECODABLE in str(error):
+            raise JournalFormatError(str(error)) from error
+        raise
+    except OverflowError as error:
+        raise JournalFormatError(f"the journal cannot be read: {error}") from error
+
+
+def read_rows(engine: sa.Engine, query: Any) -> Sequence[Any]:
+    """All rows of one query, read by itself as `reading` says."""
+    with reading(engine) as connection:
+        return connection.execute(query).all()
 
 
 def _in_one_line(error: BaseException | None) -> str:

@@ -17,6 +17,7 @@ from kvledger.core.events import Origin
 from kvledger.journal.arrays import quick_array
 from kvledger.journal.encoders import compiled, in_order
 from kvledger.journal.fields import INT64, FieldForm
+from kvledger.journal.sums import quick_sums
 from kvledger.journal.tokens import TOKEN_BYTES
 
 Decode = Callable[[dict[str, Any], bytes], Any]
@@ -34,7 +35,12 @@ def compile_decoder(event_class: Any, forms: Sequence[FieldForm]) -> Decode:
 
     It may raise KeyError, TypeError and JournalFormatError too where it is not sure. Cost: O(fields).
     """
-    known: dict[str, Any] = {"_build": event_class, "_origin": origin, "_quick_array": quick_array}
+    known: dict[str, Any] = {
+        "_build": event_class,
+        "_origin": origin,
+        "_quick_array": quick_array,
+        "_quick_sums": quick_sums,
+    }
     bulk = any(form.place != "json" for form in forms)
     lines = [f"if len(_stored) != {len(forms)}: return None"]
     lines += ["_at = 0"] if bulk else ["if _blob: return None"]
@@ -54,9 +60,10 @@ def compile_decoder(event_class: Any, forms: Sequence[FieldForm]) -> Decode:
 def _steps(form: FieldForm, known: dict[str, Any]) -> list[str]:
     """Lines that test the value of a field that is there, and make of it what the event holds."""
     value, kind = form.name, form.kind
-    if form.place == "pages":
+    if form.place in ("pages", "sums"):
+        quick = "_quick_array" if form.place == "pages" else "_quick_sums"
         return [
-            f"{value}, _at = _quick_array({value}, _blob, _at)",
+            f"{value}, _at = {quick}({value}, _blob, _at)",
             f"if {value} is None: return None",
         ]
     if form.place == "tokens":

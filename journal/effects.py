@@ -16,6 +16,7 @@ from kvledger.core.events import (
     Cause,
     Checkpoint,
     Evicted,
+    KvFingerprinted,
     LockAcquired,
     LockReleased,
     MappingSet,
@@ -306,5 +307,6 @@ EFFECTS: dict[type, Callable[[State, Any, Any], None]] = {
     RolledBack: _nothing,
     Checkpoint: _nothing,
     CallIgnored: _nothing,
+    KvFingerprinted: _nothing,
 }
 """By event type: applies the event to the state."""

@@ -17,6 +17,7 @@ from kvledger.core.errors import JournalError
 from kvledger.core.events import Origin
 from kvledger.core.ids import NAME_CHARACTERS
 from kvledger.journal.fields import FieldForm
+from kvledger.journal.sums import pack_sums
 from kvledger.journal.tokens import TOKEN_BYTES
 
 NODE_FIELD = "node"
@@ -24,7 +25,8 @@ REQUEST_FIELDS = ("request_id", "owner")
 """The fields that name the request an event is about; no event has both."""
 
 EncodedParts = tuple[str, int, int | None, str | None, str, int, bytes]
-"""Of one event: kind, version, node, request, payload, how many page arrays it has, and its token bytes."""
+"""Of one event: kind, version, node, request, payload, how many page arrays it has, and its other bytes: of
+tokens or checksums, whose fields come after those of page arrays in the order of their names."""
 
 Encode = Callable[[Any, Callable[[], str], "Texts", "Texts"], EncodedParts]
 """Takes the event, what gives the directory entry of the next page array, texts, and names of requests."""
@@ -95,7 +97,11 @@ def compile_encoder(event_class: Any, forms: Sequence[FieldForm]) -> Encode:
     It raises JournalError for a name of a request that cannot be stored, and what a field's `write` raises
     for a value that the field cannot hold. Cost: O(fields).
     """
-    known: dict[str, Any] = {"_Origin": Origin, "_careful": _careful_encoder(event_class, forms)}
+    known: dict[str, Any] = {
+        "_Origin": Origin,
+        "_careful": _careful_encoder(event_class, forms),
+        "_pack_sums": pack_sums,
+    }
     stored = in_order(forms)
     quick = [_quick(form, known) for form in stored]
     template = "{" + ",".join(f'"{form.name}":%s' for form in stored) + "}"
@@ -121,11 +127,18 @@ class _Places:
         self.node = NODE_FIELD if NODE_FIELD in names else "None"
         self.request = next((name for name in REQUEST_FIELDS if name in names), "None")
         pages = [form for form in stored if form.place == "pages"]
-        tokens = [form for form in stored if form.place == "tokens"]
+        tokens = [form for form in stored if form.place in ("tokens", "sums")]
         self.arrays = (
             " + ".join(f"({form.name} is not None)" if form.optional else "1" for form in pages) or "0"
         )
-        self.tokens = " + ".join(f"({f.name} or b'')" for f in tokens) or "b''"
+        self.tokens = " + ".join(map(_bytes_of, tokens)) or "b''"
+
+
+def _bytes_of(form: FieldForm) -> str:
+    """What a field whose bytes are not packed with the page arrays adds behind them, as source."""
+    if form.place == "sums":
+        return f"(b'' if {form.name} is None else _pack_sums({form.name}))"
+    return f"({form.name} or b'')"
 
 
 def _quick(form: FieldForm, known: dict[str, Any]) -> tuple[str, str]:
@@ -142,6 +155,8 @@ def _quick_value(form: FieldForm, known: dict[str, Any]) -> tuple[str, str]:
     value, kind = form.name, form.kind
     if form.place == "pages":
         return "", "_entry()"
+    if form.place == "sums":
+        return "", f"len({value})"
     if form.place == "tokens":
         return f"type({value}) is bytes and not len({value}) % {TOKEN_BYTES}", f"len({value})"
     if kind is int:
@@ -186,6 +201,9 @@ def _careful_encoder(event_class: Any, forms: Sequence[FieldForm]) -> Encode:
             elif form.place == "pages":
                 written = entry()
                 arrays += 1
+            elif form.place == "sums":
+                tokens += pack_sums(value)
+                written = str(len(value))
             elif type(value) is bytes and not len(value) % TOKEN_BYTES:
                 written = str(len(value))
                 tokens += value

@@ -1,8 +1,8 @@
 """How one field of an event reads as JSON: a writer and a strict reader for each type the vocabulary uses.
 
 The tables are built from the type hints of the event classes, so a new event needs no code here; a field of
-an unknown type is refused at import. Page arrays and token bytes are not JSON: the codec puts them in the
-blob, and only their directory entry passes through here.
+an unknown type is refused at import. Page arrays, checksums and token bytes are not JSON: the codec puts them
+in the blob, and only their directory entry passes through here.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class FieldForm(NamedTuple):
     name: str
     kind: Any
     optional: bool
-    place: Literal["json", "pages", "tokens"]
+    place: Literal["json", "pages", "tokens", "sums"]
     write: Write
     read: Read
 
@@ -66,10 +66,12 @@ def _form(name: str, hint: Any) -> FieldForm:
         (hint,) = [arm for arm in get_args(hint) if arm is not NoneType]
         optional = True
     hint = getattr(hint, "__supertype__", hint)
-    place: Literal["json", "pages", "tokens"] = "json"
+    place: Literal["json", "pages", "tokens", "sums"] = "json"
     write: Write = str
     read: Read = _accept
-    if get_origin(hint) is np.ndarray:
+    if hint == vocabulary.Sums:
+        place = "sums"
+    elif get_origin(hint) is np.ndarray:
         place = "pages"
     elif hint is bytes:
         place = "tokens"

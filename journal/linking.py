@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import PIECES, CheckpointName, event_pieces, hash_pieces
 from kvledger.journal.codec import EncodedColumns
+from kvledger.journal.models import COMMITTED, ROLLED_BACK
 
 TRANSACTION_CELLS = [
     "journal_id",
@@ -98,7 +99,7 @@ def link_batch(
     for (record, time_us, duration_us), number, count in zip(batch, numbers, counts, strict=True):
         op, op_bytes = texts[record.op]
         reason, reason_bytes = texts[record.reason]
-        status = "rolled_back" if record.rolled_back else "committed"
+        status = ROLLED_BACK if record.rolled_back else COMMITTED
         name = None if record.request_id is None else record.request_id.encode()
         named, checkpoint = NOT_NAMED if checkpoint is None else checkpoint, None
         first_seq = place.seq + taken

@@ -38,6 +38,9 @@ recorded from now on."""
 READABLE_FORMATS = (1, 2)
 """Versions of the journals that are read. In one of format 1 the columns that came with format 2 are NULL."""
 
+COMMITTED, ROLLED_BACK = "committed", "rolled_back"
+"""The status of a transaction: something of it was kept, or nothing."""
+
 Int64 = BigInteger().with_variant(Integer(), "sqlite")
 
 
@@ -174,3 +177,11 @@ class CheckpointRow(Base):
         LargeBinary,
         CheckConstraint("(previous_seq IS NULL) = (previous_hash IS NULL)", name="previous"),
     )
+
+
+def fits_a_column(name: str) -> bool:
+    """Whether the text columns of every database can hold `name`: no zero in it, and no half of a pair."""
+    try:
+        return b"\0" not in name.encode()
+    except UnicodeEncodeError:
+        return False

@@ -91,11 +91,15 @@ class PostgresqlBackend:
     def check_migrated(self, connection: sa.Connection) -> None:
         """Nothing to do: foreign keys hold throughout."""
 
-    def identity(self, url: URL) -> None:
+    def file(self, url: URL) -> None:
         """Nothing: a server keeps what it is asked to keep, or ends the connection."""
 
-    def log_identity(self, url: URL) -> None:
+    def log(self, url: URL) -> None:
         """Nothing: a server's log is its own."""
+
+    def is_whole(self, url: URL) -> bool:
+        """A server answers for its own files."""
+        return True
 
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """Binary COPY; what the driver raises comes out as SQLAlchemy's own exceptions do."""

@@ -19,11 +19,12 @@ from kvledger.core.events import CacheOpened, EventsDropped
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import CheckpointName, genesis_hash
 from kvledger.journal.codec import EncodedColumns, encode_columns
-from kvledger.journal.database import backend_of, database_errors, row_inserter, store_name
+from kvledger.journal.database import database_errors, row_inserter, store_name
 from kvledger.journal.encoders import check_name
 from kvledger.journal.fields import canonical_json
 from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, LinkedRows, Place, link_batch
 from kvledger.journal.models import EventRow, JournalRow, TransactionRow
+from kvledger.journal.same_store import SameStore
 
 
 class Submission(NamedTuple):
@@ -86,8 +87,7 @@ class RowWriter:
         self._given_up = 0
         self._unsure: _Unsure | None = None
         self._checkpoint: CheckpointName | None = None
-        self._identity = backend_of(engine.url).identity(engine.url)
-        self._log: tuple[int, int] | None = None
+        self._same_store = SameStore(engine.url)
         self._insert_transactions = row_inserter(engine, TransactionRow, TRANSACTION_CELLS)
         self._insert_events = row_inserter(engine, EventRow, EVENT_CELLS)
         self.counters = WriterCounters()
@@ -124,7 +124,13 @@ class RowWriter:
         self._checkpoint = checkpoint
 
     def probe(self) -> None:
-        """Raise JournalError unless the store can be written to. Safe from any thread; changes nothing."""
+        """Raise JournalError unless the store answers. Safe from any thread; changes nothing."""
+        try:
+            self._same_store.find_again()
+        except StoreUnavailable:
+            raise
+        except JournalError:
+            return  # There is no point in waiting: `resync` says what was lost.
         with database_errors("the journal cannot be written"), self._engine.connect() as connection:
             connection.execute(sa.select(JournalRow.id).where(JournalRow.id == self._journal_id)).all()
 
@@ -142,7 +148,7 @@ class RowWriter:
             .limit(1)
         )
         try:
-            identity = backend_of(self._engine.url).identity(self._engine.url)
+            file = self._same_store.find_again()
             with database_errors("the end of the journal cannot be found"), self._open().begin():
                 # Waits for a commit of ours that a server may still be carrying out: its rows hold this one.
                 row = sa.select(JournalRow.__table__).where(JournalRow.id == self._journal_id)
@@ -156,14 +162,15 @@ class RowWriter:
         except JournalError:
             self._discard_connection()
             raise
-        self._identity = identity
+        self._same_store.settle_on(file)
         unsure, self._unsure = self._unsure, None
         if last is None or (last.number, last.hash) == (self._next_number - 1, self._hash):
             return 0
         if unsure is None or (last.number, last.hash) != (unsure.next_number - 1, unsure.hash):
-            raise JournalError(
-                f"journal {self._journal_id} ends with transaction {last.number}, which another program wrote"
-            )
+            why = "which another program wrote"
+            if last.number < self._next_number - 1:
+                why = f"and {self._next_number - 1} was stored: rows were lost"
+            raise JournalError(f"journal {self._journal_id} ends with transaction {last.number}, {why}")
         stored = unsure.next_seq - self._next_seq
         if unsure.after_gap or not self._given_up:
             self._tell(unsure.batch, unsure.next_number, unsure.next_seq, unsure.hash)
@@ -201,7 +208,7 @@ class RowWriter:
     def _discard_connection(self) -> None:
         """Forget a connection that failed: what state it is in is anybody's guess."""
         connection, self._connection = self._connection, None
-        self._log = None
+        self._same_store.forget_log()
         if connection is not None:
             with suppress(SQLAlchemyError):
                 connection.invalidate()
@@ -278,21 +285,9 @@ class RowWriter:
                     connection.execute(
                         sa.update(JournalRow).where(JournalRow.id == self._journal_id).values(config=config)
                     )
-                self._check_place()
+                self._same_store.check()
         # Once more: what a file took that nobody can open any more is not stored.
-        self._check_place()
-
-    def _check_place(self) -> None:
-        """Raise StoreUnavailable when another store stands where this writer's did, or none."""
-        url = self._engine.url
-        backend = backend_of(url)
-        if backend.identity(url) != self._identity:
-            raise StoreUnavailable(f"the file {store_name(url)} was removed or replaced")
-        log = backend.log_identity(url)
-        if self._log is None:
-            self._log = log
-        elif log != self._log:
-            raise StoreUnavailable(f"the write-ahead log of {store_name(url)} was removed or replaced")
+        self._same_store.check()
 
 
 def _genesis_of(row: Any) -> bytes:

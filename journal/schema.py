@@ -2,8 +2,8 @@
 
 The models are made from the event classes, so they cannot fall behind the vocabulary. Page arrays are shown
 as half-open ranges, in order, because that is what an allocator hands out and what a person can read; as
-plain values on request. Token ids and namespaces are private: a reader sees how many tokens there are and a
-namespace of null, unless it asks to have them revealed.
+plain values on request. Token ids, namespaces and checksums of KV are private: a reader sees how many tokens
+and checksums there are and a namespace of null, unless it asks to have them revealed.
 """
 
 import dataclasses
@@ -46,6 +46,19 @@ class TokenList(BaseModel):
     hash: str | None = None
 
 
+class SumList(BaseModel):
+    """Checksums of KV: how many, and which, 16 hexadecimal digits each, if tokens were to be revealed.
+
+    Whoever has the model can try tokens until their KV sums up to the same. Under a token policy that keeps
+    no tokens they are keyed hashes, which tell nothing.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    count: int
+    values: list[str] | None = None
+
+
 class OriginView(BaseModel):
     """The forward that computed some KV: its request, or null for a raw insert, and its epoch."""
 
@@ -63,6 +76,8 @@ def _shown_type(name: str, hint: Any) -> Any:
     hint = getattr(hint, "__supertype__", hint)
     if name == PRIVATE_TEXT:
         return str | None
+    if hint == vocabulary.Sums:
+        return SumList
     if get_origin(hint) is np.ndarray:
         return PageList
     if hint is bytes:
@@ -110,7 +125,10 @@ def view_event(
         if field.name == PRIVATE_TEXT:
             value = value if reveal else None
         elif isinstance(value, np.ndarray):
-            value = _pages(value, arrays)
+            if value.dtype == np.uint64:
+                value = _sums(value, reveal=reveal or policy != "full")
+            else:
+                value = _pages(value, arrays)
         elif isinstance(value, bytes):
             value = _tokens(value, reveal=reveal, policy=policy)
         elif isinstance(value, Origin):
@@ -133,6 +151,11 @@ def _tokens(value: bytes, *, reveal: bool, policy: TokenPolicy) -> TokenList:
     return TokenList(
         count=len(value) // 4, values=np.frombuffer(value, dtype="<i4").tolist() if reveal else None
     )
+
+
+def _sums(values: vocabulary.Sums, *, reveal: bool) -> SumList:
+    shown = [f"{value:016x}" for value in values.tolist()] if reveal else None
+    return SumList(count=values.size, values=shown)
 
 
 def _pages(values: vocabulary.Pages, form: ArrayForm) -> PageList:

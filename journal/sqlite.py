@@ -11,6 +11,7 @@ away is missed and not replaced by an empty one.
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from kvledger.core.errors import InvalidArgument, JournalError, StoreUnavailable, UnknownJournal
-from kvledger.journal.backend import InsertRows, Sync
+from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS, FileSeen, InsertRows, Sync
 
 WAL_LIMIT_BYTES = 16 * 2**20
 """The write-ahead log is cut back to this after a checkpoint, so one long reader leaves no giant behind."""
@@ -34,6 +35,14 @@ journal may take beside its max_bytes (kvledger.journal.growth)."""
 PAGE_BYTES = 8_192
 """Page size of a new database. Event rows are a few hundred bytes in a clustered table, whose pages hold at
 most a quarter of a page per row: at SQLite's usual 4,096 they stay half empty."""
+
+
+WAL_HEADER_BYTES = 32
+WAL_FRAME_HEADER_BYTES = 24
+"""What stands in a write-ahead log besides pages: once, and before each (sqlite.org/fileformat2.html)."""
+
+LARGEST_FILE_BYTES = 2**48
+"""No database of SQLite is larger: its file is never cut, unless somebody compacts it."""
 
 
 class SqliteBackend:
@@ -93,22 +102,43 @@ class SqliteBackend:
         if lost is not None:
             raise JournalError(f"the migration would leave rows of {lost[0]} without their {lost[2]}")
 
-    def identity(self, url: URL) -> tuple[int, int]:
-        """Device and inode of the file. Raises StoreUnavailable when it is gone."""
+    def file(self, url: URL) -> FileSeen:
+        """The database's file, which grows only. Raises StoreUnavailable when it is gone."""
         path = database_path(url)
         try:
             found = os.stat(path)
         except OSError as error:
             raise StoreUnavailable(f"the file {path} was removed or replaced: {error.strerror}") from error
-        return found.st_dev, found.st_ino
+        return FileSeen((found.st_dev, found.st_ino), found.st_size, LARGEST_FILE_BYTES)
 
-    def log_identity(self, url: URL) -> tuple[int, int] | None:
-        """Device and inode of the write-ahead log, which stays the same while a connection is open."""
+    def log(self, url: URL) -> FileSeen | None:
+        """The write-ahead log, which stays the same while a connection is open and is cut to its limit."""
         try:
             found = os.stat(f"{database_path(url)}-wal")
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return FileSeen((found.st_dev, found.st_ino), found.st_size, WAL_LIMIT_BYTES)
+
+    def is_whole(self, url: URL) -> bool:
+        """Whether file and log end with a page, and SQLite's own check of every page finds nothing, on a
+        connection that has read none yet. It does not look at what is in the cells: of a page that was cut
+        it would take zeros for the rest."""
+        path = database_path(url).absolute()
+        try:
+            length = path.stat().st_size
+            # SQLite takes an empty file for a new database, and throws the log beside it away.
+            if not length:
+                return False
+            with closing(_connect(path, "mode=rw", LOCK_TIMEOUT_SECONDS)) as connection:
+                (page,) = connection.execute("PRAGMA page_size").fetchone()
+                log = self.log(url)
+                frames = 0 if log is None else max(0, log.length - WAL_HEADER_BYTES)
+                if length % page or frames % (page + WAL_FRAME_HEADER_BYTES):
+                    return False
+                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                return bool(found == "ok")
+        except (OSError, sqlite3.Error):
+            return False
 
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """Values straight to the driver, in the types that it takes as they are.

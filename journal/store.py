@@ -28,10 +28,11 @@ from kvledger.journal.durability import DEFAULT_QUEUE_EVENTS, Durability, OnFail
 from kvledger.journal.export.take import Outlet
 from kvledger.journal.followers import Followers
 from kvledger.journal.growth import Growth, check_growth
+from kvledger.journal.info import JournalInfo
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS, Keeper
 from kvledger.journal.migration import prepare_store
-from kvledger.journal.models import FORMAT_VERSION, JournalRow
-from kvledger.journal.reader import JournalInfo, JournalReader
+from kvledger.journal.models import FORMAT_VERSION, JournalRow, fits_a_column
+from kvledger.journal.reader import JournalReader
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.rows import RowWriter
 from kvledger.journal.stored_tokens import StoredTokens
@@ -235,9 +236,5 @@ def _check_name(name: str) -> None:
     """Raise InvalidArgument for a journal's name that no database's column can hold."""
     if not isinstance(name, str):
         raise InvalidArgument(f"a journal's name is text, not {name!r}")
-    try:
-        fits = b"\0" not in name.encode()
-    except UnicodeEncodeError:
-        fits = False
-    if not fits:
+    if not fits_a_column(name):
         raise InvalidArgument(f"the name {name[:40]!r} cannot be stored: it has a zero or half a pair")

@@ -15,6 +15,7 @@ from kvledger.core.events import (
     EVENTS,
     CacheOpened,
     Event,
+    KvFingerprinted,
     LockAcquired,
     NodeCreated,
     NodeDeleted,
@@ -24,6 +25,7 @@ from kvledger.core.events import (
     RequestOpened,
     RollbackCause,
     RolledBack,
+    Sums,
 )
 from kvledger.core.ids import NodeId
 from kvledger.core.sinks import PlainTokens, TokenForm, TransactionRecord
@@ -189,6 +191,16 @@ def _created(tokens: StoredTokens, event: NodeCreated) -> Any:
     return _copied(event, namespace=tokens.form.namespace(event.namespace), tokens=b"")
 
 
+def _fingerprinted(tokens: StoredTokens, event: KvFingerprinted) -> Any:
+    form: Any = tokens.form
+    pages, swa = event.full_pages, event.swa_sums
+    return _copied(
+        event,
+        full_sums=form.sums(pages, event.full_sums, "full"),
+        swa_sums=None if swa is None else form.sums(pages, swa, "swa"),
+    )
+
+
 def _rolled_back(tokens: StoredTokens, event: RolledBack) -> RolledBack:
     if event.cause in (RollbackCause.REFUSED, RollbackCause.SKIPPED):
         return event  # the cache's own words: lengths
@@ -215,18 +227,19 @@ _PRIVATE: dict[type, Callable[[StoredTokens, Any], Any]] = {
     PrefixMatched: _namespace,
     LockAcquired: _namespace,
     RequestOpened: _namespace,
+    KvFingerprinted: _fingerprinted,
     RolledBack: _rolled_back,
 }
 """By event type: what is stored of it where tokens are private. The hash is put in afterwards."""
 
-_TELLING = ("namespace", "tokens", "head_tokens", "reason", "config")
+_PRIVATE_TYPES = ("str", "bytes", "dict[str, Any]", str, bytes, Sums, Sums | None)
+_TELLING = ("namespace", "tokens", "head_tokens", "reason", "config", "full_sums", "swa_sums")
 _missed = [
     kind
     for kind, event_class in EVENTS.items()
     if event_class not in _PRIVATE
     and any(
-        field.name in _TELLING and field.type in ("str", "bytes", "dict[str, Any]", str, bytes)
-        for field in dataclasses.fields(event_class)
+        field.name in _TELLING and field.type in _PRIVATE_TYPES for field in dataclasses.fields(event_class)
     )
 ]
 if _missed:

@@ -21,6 +21,7 @@ from kvledger.core.events import (
     Checkpoint,
     Event,
     Evicted,
+    KvFingerprinted,
     LockAcquired,
     LockReleased,
     MappingSet,
@@ -37,6 +38,7 @@ from kvledger.core.events import (
     RequestOpened,
     RequestRowChanged,
     RolledBack,
+    Sums,
     SwaLockReleased,
     SwaRecovered,
     SwaTombstoned,
@@ -148,7 +150,7 @@ def _strange(pages: npt.NDArray[np.int64], *, first: int, last: int) -> int:
     return int(pages[(pages < first) | (pages > last)][0])
 
 
-def _unequal(event: Event, count: int, *arrays: Pages) -> ReplayError:
+def _unequal(event: Event, count: int, *arrays: Pages | Sums) -> ReplayError:
     """What to raise where not all of `arrays` have `count` pages."""
     node = getattr(event, "node", None)
     what = event.kind if node is None else f"{event.kind} of node {node}"
@@ -347,6 +349,18 @@ def _mapping_set(state: State, event: MappingSet) -> None:
     _swa(state, event.swa_pages)
 
 
+def _kv_fingerprinted(state: State, event: KvFingerprinted) -> Node:
+    node = _node(state, event.node)
+    if not len(event.full_pages) == len(event.full_sums) == len(node.full):
+        raise _unequal(event, len(node.full), event.full_pages, event.full_sums)
+    _full(state, event.full_pages)
+    if (event.swa_sums is None) != (node.swa is None):
+        raise ReplayError(f"kv_fingerprinted and node {node.id} disagree whether it is a tombstone")
+    if event.swa_sums is not None and len(event.swa_sums) != len(node.full):
+        raise _unequal(event, len(node.full), event.swa_sums)
+    return node
+
+
 def _cache_reset(state: State, event: CacheReset) -> None:
     _in_range("generation", event.generation)
 
@@ -378,5 +392,6 @@ STRUCTURE: dict[type, Callable[[State, Any], Any]] = {
     Checkpoint: _fits_always,
     CacheReset: _cache_reset,
     CallIgnored: _fits_always,
+    KvFingerprinted: _kv_fingerprinted,
 }
 """By event type: returns what the event is about (node, lease, request or list), or raises `ReplayError`."""

@@ -9,6 +9,10 @@ equal hashes over all journals. A hash is that of its prefix however the tree is
 page by page (BLAKE2b, 16 bytes, docs/format.md "Token policies"): cache and writer come to the same one
 whether a node was split before or after.
 
+Checksums of KV tell tokens too, to whoever has the model and computes the KV of a guess. Under "hash" and
+"none" each is stored as a keyed hash of itself and its page: equal ones of one page stay equal, which is all
+that an audit asks.
+
 What the writer does with them is in stored_tokens.py.
 """
 
@@ -18,10 +22,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal, cast, get_args
 
+import numpy as np
+
 from kvledger.core.errors import InvalidArgument, JournalError
-from kvledger.core.events import (
-    CacheOpened,
-)
+from kvledger.core.events import CacheOpened, Pages, Sums
 
 TokenPolicy = Literal["full", "hash", "none"]
 TOKEN_POLICIES: tuple[str, ...] = get_args(TokenPolicy)
@@ -44,6 +48,7 @@ NAMES_KEPT = 4_096
 _PAGE = b"kvledger page"
 _SEED = b"kvledger seed"
 _NAME = b"kvledger name"
+_SUMS = {"full": b"kvledger full kv", "swa": b"kvledger swa kv"}
 
 
 class HashedTokens:
@@ -53,6 +58,7 @@ class HashedTokens:
         self._page = blake2b(digest_size=HASH_BYTES, key=key, person=_PAGE)
         self._page_bytes = 0
         self.namespace: Callable[[str], str] = _named(key)
+        self.sums = _summed(key)
         self._seed_key = key
 
     def open_with(self, page_bytes: int) -> None:
@@ -86,7 +92,9 @@ class NoTokens:
     """The form of "none"."""
 
     def __init__(self) -> None:
-        self.namespace: Callable[[str], str] = _named(secrets.token_bytes(32))
+        key = secrets.token_bytes(32)
+        self.namespace: Callable[[str], str] = _named(key)
+        self.sums = _summed(key)
 
     def seed(self, namespace: str) -> bytes:
         """Nothing."""
@@ -104,6 +112,18 @@ def _named(key: bytes) -> Callable[[str], str]:
         return blake2b(text, digest_size=HASH_BYTES, key=key, person=_NAME).hexdigest()
 
     return name
+
+
+def _summed(key: bytes) -> Callable[[Pages, Sums, Literal["full", "swa"]], Sums]:
+    """What stands for the checksums of one pool's KV beside these Full pages. A microsecond each."""
+
+    def hashed(pages: Pages, sums: Sums, pool: Literal["full", "swa"]) -> Sums:
+        texts = np.stack((pages.astype("<u8"), sums.astype("<u8")), axis=1)
+        person = _SUMS[pool]
+        digests = [blake2b(text, digest_size=8, key=key, person=person).digest() for text in texts]
+        return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64, copy=False)
+
+    return hashed
 
 
 def check_policy(policy: str, key: bytes | None) -> None:

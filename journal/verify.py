@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from kvledger.journal.batches import refuse_if_pruned
 from kvledger.journal.chain import Anchor, ChainHead, genesis_hash
 from kvledger.journal.checkpoint_rows import (
     StoredChain,
@@ -109,8 +110,8 @@ def verify_chain(
     Nothing when the rows are what was written, which without an `anchor` says nothing about transactions cut
     off at the end. An anchor that is older than what is here cannot be compared: that is no break, and
     `tally.anchored` is False then. `names` has what other parts of the journal name and hold. Raises
-    JournalError when the database cannot be read. Cost: O(bytes stored), memory bounded by a batch and the
-    checkpoints' places.
+    JournalError when the database cannot be read, or was pruned meanwhile. Cost: O(bytes stored), memory
+    bounded by a batch and the checkpoints' places.
     """
     with database_errors("the journal cannot be verified"), engine.connect() as connection:
         chain = _chain_of(connection, journal_id)
@@ -164,6 +165,8 @@ def _walked(engine: sa.Engine, chain: StoredChain, walk: ChainWalk, names: Namin
     while True:
         with database_errors("the journal cannot be verified"), engine.connect() as connection:
             batch = _read_batch(connection, chain.journal_id, after)
+            if after is not None and not (batch and batch[0][0][0] == after + 1):
+                refuse_if_pruned(connection, chain.journal_id, after)
         if not batch:
             break
         for head, rows in batch:

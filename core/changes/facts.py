@@ -8,6 +8,7 @@ from kvledger.core.events import (
     Event,
     EventsDropped,
     Evicted,
+    KvFingerprinted,
     PrefixInserted,
     PrefixMatched,
     RolledBack,
@@ -31,6 +32,7 @@ for _kind in (
     RolledBack,
     Checkpoint,
     CallIgnored,
+    KvFingerprinted,
     EventsDropped,
 ):
     CHANGES[_kind] = _nothing

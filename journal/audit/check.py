@@ -17,13 +17,15 @@ Hook = Callable[[Any, Any], None]
 class Context:
     """What the checks share: the state being folded, the findings and the tally of what was checked.
 
-    `reading` is the transaction being read, with its undone events.
+    `reading` is the transaction being read, with its undone events. `fingerprints` is the cache's setting of
+    that name, None where the event that tells it is not there.
     """
 
     state: State
     findings: Findings
     counts: Counter[str] = field(default_factory=Counter)
     reading: StoredTransaction | None = None
+    fingerprints: bool | None = False
 
 
 class Check:

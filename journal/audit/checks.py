@@ -3,6 +3,7 @@
 from kvledger.journal.audit.acquisitions import Acquisitions
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.audit.checkpoints import Checkpoints
+from kvledger.journal.audit.content import Content
 from kvledger.journal.audit.credit import Credit
 from kvledger.journal.audit.endings import Endings
 from kvledger.journal.audit.evictions import Evictions
@@ -31,6 +32,7 @@ def all_checks(context: Context, *, locks: Locks, rollbacks: Rollbacks) -> list[
         Inserts(context),
         Origins(context),
         RowSafety(context),
+        Content(context, locks=locks),
         Credit(context),
         Evictions(context),
         Endings(context),

@@ -21,6 +21,10 @@ INVARIANTS = (
         "While the SWA half of a lock is held each of its positions keeps its SWA page, which is not freed.",
     ),
     Invariant(
+        "locked-content",
+        "While a node is locked the bytes in its Full pages stay the same, and in its SWA while it is live.",
+    ),
+    Invariant(
         "conservation",
         "Every page of a pool is free, deferred, in the tree or held: in exactly one place, always.",
     ),

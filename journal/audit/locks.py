@@ -22,7 +22,7 @@ from kvledger.core.events import (
     SwaRecovered,
     SwaTombstoned,
 )
-from kvledger.core.ids import LeaseId, NodeId
+from kvledger.core.ids import LeaseId, NodeId, Seq
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.audit.verdict import LockCut
 from kvledger.journal.records import StoredTransaction
@@ -226,8 +226,21 @@ class Locks(Check):
             self._followed[lease.id].swa_broken = True
         self._report("locked-swa", node, leases, pages, sentence)
 
+    def report(
+        self, invariant: str, node: Node, pages: Pages, sentence: str, *, seq: Seq | None = None
+    ) -> None:
+        """Report `pages` of `node` under `invariant`, with whoever holds its Full lock."""
+        self._report(invariant, node, self.holders(node, swa=False), pages, sentence, seq=seq)
+
     def _report(
-        self, invariant: str, node: Node, leases: list[Lease], pages: Pages | None, sentence: str
+        self,
+        invariant: str,
+        node: Node,
+        leases: list[Lease],
+        pages: Pages | None,
+        sentence: str,
+        *,
+        seq: Seq | None = None,
     ) -> None:
         requests = [lease.request_id for lease in leases if lease.request_id is not None]
         self.findings.add(
@@ -237,6 +250,7 @@ class Locks(Check):
             holders=self._names(leases),
             node=node.id,
             pages=pages,
+            seq=seq,
         )
 
     def nodes_of(self, pages: Pages) -> list[Node]:

@@ -20,12 +20,21 @@ from kvledger.core.events import CacheOpened, Event, LockReleased, RolledBack, S
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.audit.check import Check, Context, Hook
 from kvledger.journal.audit.checks import all_checks
+from kvledger.journal.audit.content import SETTING
 from kvledger.journal.audit.findings import ChainFinding, Findings
 from kvledger.journal.audit.invariants import INVARIANTS
 from kvledger.journal.audit.locks import Locks
 from kvledger.journal.audit.opening import check_opening
 from kvledger.journal.audit.rollbacks import Rollbacks
-from kvledger.journal.audit.verdict import Counts, Gap, InvariantReport, LockCut, Status, Verdict
+from kvledger.journal.audit.verdict import (
+    CONTENT_UNKNOWN,
+    Counts,
+    Gap,
+    InvariantReport,
+    LockCut,
+    Status,
+    Verdict,
+)
 from kvledger.journal.effects import EFFECTS, end_transaction
 from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction, UnreadableRow
 from kvledger.journal.replay import gap_in, open_state, refusal, restore
@@ -115,6 +124,7 @@ class _Auditor:
         self._seq = Seq(0)
         self._transaction = TxnId(0)
         self._findings = Findings()
+        self._fingerprints: bool | None = None
         self._state: State | None = None
 
     def begin(self, source: JournalSource) -> Iterator[StoredTransaction]:
@@ -274,13 +284,14 @@ class _Auditor:
         state = open_state(event)
         if isinstance(event, CacheOpened):
             check_opening(event, self._findings)
+            self._fingerprints = event.config.get(SETTING) is True
         self._watch(state)
         return state
 
     def _watch(self, state: State) -> None:
         """Put every check beside `state`."""
         self._state = state
-        self._context = context = Context(state, self._findings)
+        self._context = context = Context(state, self._findings, fingerprints=self._fingerprints)
         self._counts = context.counts
         self._rollbacks = Rollbacks(context)
         self._locks = Locks(context)
@@ -345,6 +356,7 @@ class _Auditor:
             locks_cut=tuple(self._cut),
             gaps=tuple(self._gaps),
             checkpoint_seq=self._started,
+            notes=() if not counts.pages_content_unknown else (CONTENT_UNKNOWN,),
         )
 
     def _note_unread(self, error: JournalError) -> None:
@@ -363,5 +375,7 @@ class _Auditor:
         if invariant == "chain":
             return "verified" if chain_checked else "not_checked"
         if invariant == "checkpoint" and not self._totals["checkpoints"]:
+            return "not_checked"
+        if invariant == "locked-content" and not self._totals["pages_fingerprinted"]:
             return "not_checked"
         return "unverified" if self._gaps else "verified"

@@ -12,6 +12,10 @@ TAIL_UNKNOWN = "without an anchor it cannot be known whether the end was cut off
 NOT_HERE = "these rows are not here; give the exported files with --exported"
 TAIL_REFUTED = "the anchor does not confirm this journal: see what was found"
 TAIL_EARLIER = "the anchor is older than all that is here: it cannot tell whether the end was cut off"
+CONTENT_UNKNOWN = (
+    "what pages held when they were locked is unknown for locks from before the checkpoint: they are "
+    "followed from their next fingerprint on"
+)
 TAIL_KNOWN = "the anchor stands in this journal: nothing up to it was cut off"
 
 
@@ -48,7 +52,12 @@ class InvariantReport(BaseModel):
 
 
 class Counts(BaseModel):
-    """What was checked. Pages followed are counted once for each lock that held them."""
+    """What was checked. Pages followed are counted once for each lock that held them.
+
+    `pages_compared` are Full pages whose fingerprint was held against an earlier one, `pages_content_unknown`
+    those for which the earlier one is not there, because their lock began before a checkpoint that the audit
+    went on from.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,6 +84,9 @@ class Counts(BaseModel):
     resets: int = 0
     checkpoints: int = 0
     checkpoints_reproduced: int = 0
+    pages_fingerprinted: int = 0
+    pages_compared: int = 0
+    pages_content_unknown: int = 0
     full_states: int = 0
     full_states_reproduced: int = 0
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from kvledger.core.errors import JournalFormatError
 from kvledger.core.ids import RequestId, Seq, TxnId
 from kvledger.journal.codec import decode
-from kvledger.journal.database import database_errors
-from kvledger.journal.models import CheckpointRow, EventRow, TransactionRow
+from kvledger.journal.database import reading
+from kvledger.journal.models import ROLLED_BACK, CheckpointRow, EventRow, TransactionRow
 from kvledger.journal.records import (
     CHECKPOINT_COLUMNS,
     StoredCheckpoint,
@@ -79,7 +79,7 @@ class TransactionCells(NamedTuple):
             number=TxnId(self.number),
             op=self.op,
             request_id=None if self.request_id is None else RequestId(self.request_id),
-            rolled_back=self.status == "rolled_back",
+            rolled_back=self.status == ROLLED_BACK,
             reason=self.reason,
             time_us=self.time_us,
             first_seq=Seq(self.first_seq),
@@ -119,7 +119,7 @@ def stored_cells(
     """
     after = first - 1
     while True:
-        with database_errors("the journal cannot be read"), engine.connect() as connection:
+        with reading(engine) as connection:
             batch = _batch(connection, journal_id, after, upto_seq)
         if not batch:
             return

@@ -7,7 +7,6 @@ from kvledger.journal.chain import ChainHead, CheckpointName
 from kvledger.journal.export.cells import EventCells, TransactionCells
 from kvledger.journal.export.facts import JournalFacts
 from kvledger.journal.naming import Namings, StoredOrder
-from kvledger.journal.reader import hash_of
 from kvledger.journal.walk import ChainBreak, ChainWalk, Link
 
 
@@ -72,7 +71,7 @@ class FileWalk:
         if kept is None:
             return
         here = Link(kept.number, kept.seq, kept.chain_hash)
-        if here != self._walk.reached or kept.hash != hash_of(kept, self._info):
+        if here != self._walk.reached or kept.hash != self._info.hash_of(kept):
             self._names.damaged(kept.seq)
             sentence = f"the checkpoint after transaction {cells.number} was changed, or stands elsewhere"
             yield ChainBreak("chain", "checkpoints", cells.number, cells.last_seq, sentence)

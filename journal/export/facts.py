@@ -25,7 +25,7 @@ from pydantic import (
 from kvledger.core.errors import JournalFormatError
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.chain import HASH_BYTES, CheckpointName
-from kvledger.journal.reader import JournalInfo
+from kvledger.journal.info import JournalInfo
 from kvledger.journal.records import StoredCheckpoint
 
 EXPORT_VERSIONS = (1, 2)

@@ -21,7 +21,8 @@ from kvledger.journal.export.parquet import ParquetReader
 from kvledger.journal.export.piece import Piece, PieceReader
 from kvledger.journal.export.sums import kept_sum
 from kvledger.journal.export.verify import verify_exported
-from kvledger.journal.questions import (
+from kvledger.journal.info import JournalInfo
+from kvledger.journal.lookups.questions import (
     DEFAULT_COUNT,
     Beginning,
     Count,
@@ -30,7 +31,7 @@ from kvledger.journal.questions import (
     FoundTransaction,
     TransactionFilter,
 )
-from kvledger.journal.reader import JournalInfo, JournalReader, hash_of
+from kvledger.journal.reader import JournalReader
 from kvledger.journal.records import StoredCheckpoint, StoredTransaction
 from kvledger.journal.walk import ChainBreak
 
@@ -269,8 +270,5 @@ class ExportedJournal:
         raise JournalFormatError(f"{piece.path.name} names a checkpoint at transaction {number} and has none")
 
     def _sound(self, found: StoredCheckpoint) -> StoredCheckpoint:
-        if found.hash != hash_of(found, self.info):
-            raise JournalFormatError(
-                f"the checkpoint at seq {found.seq} was changed: its hash is not that of its row"
-            )
+        self.info.check_checkpoint(found)
         return found

@@ -11,7 +11,7 @@ from itertools import pairwise
 import sqlalchemy as sa
 
 from kvledger.core.errors import JournalFormatError
-from kvledger.journal.database import database_errors
+from kvledger.journal.database import reading
 from kvledger.journal.export.piece import Piece
 from kvledger.journal.models import CheckpointRow, TransactionRow
 from kvledger.journal.reader import JournalReader
@@ -97,7 +97,7 @@ def _agreement_fault(pieces: Sequence[Piece], rest: JournalReader) -> ChainBreak
         query = sa.select(CheckpointRow.number, CheckpointRow.chain_hash).where(
             CheckpointRow.journal_id == rest.info.id
         )
-        with database_errors("the journal cannot be read"), rest.engine.connect() as connection:
+        with reading(rest.engine) as connection:
             kept = connection.execute(query.order_by(CheckpointRow.seq.desc()).limit(1)).first()
         if kept is None:
             return None
@@ -121,6 +121,6 @@ def _link(
         .order_by(order)
         .limit(1)
     )
-    with database_errors("the journal cannot be read"), rest.engine.connect() as connection:
+    with reading(rest.engine) as connection:
         found = connection.execute(query).first()
     return None if found is None else (found[0], found[1], found[2])

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Generic, Protocol, TypeVar
 
-from kvledger.core.errors import JournalFormatError
-from kvledger.core.ids import RequestId, Seq, TxnId
-from kvledger.journal.codec import decode
+from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.export.cells import EventCells, TransactionCells
 from kvledger.journal.export.piece import Piece
-from kvledger.journal.questions import (
+from kvledger.journal.lookups.events import found_event
+from kvledger.journal.lookups.questions import (
     LAST_SEQ,
     Beginning,
     Count,
@@ -29,7 +28,7 @@ from kvledger.journal.questions import (
     check_question,
     span_of,
 )
-from kvledger.journal.transactions import ROLLED_BACK
+from kvledger.journal.lookups.transactions import found_transaction
 
 BATCH_MATCHES = 2_048
 """Matches that are held at once while a piece is read backwards."""
@@ -227,22 +226,21 @@ def _in_time(cells: TransactionCells, wanted: EventFilter | TransactionFilter) -
 
 
 def _found_event(event: EventCells, number: TxnId, op: str, time_us: int) -> FoundEvent:
-    try:
-        decoded = decode(event.kind, event.version, event.payload, event.blob)
-    except JournalFormatError as error:
-        raise JournalFormatError(f"seq {event.seq}: {error}") from error
-    return FoundEvent(Seq(event.seq), bool(event.undone), decoded, number, op, time_us)
+    cells = (event.seq, event.kind, event.version, event.undone, event.payload, event.blob)
+    return found_event((*cells, number, op, time_us))
 
 
 def _found_transaction(cells: TransactionCells) -> FoundTransaction:
-    return FoundTransaction(
-        number=TxnId(cells.number),
-        op=cells.op,
-        request_id=None if cells.request_id is None else RequestId(cells.request_id),
-        rolled_back=cells.status == ROLLED_BACK,
-        reason=cells.reason,
-        time_us=cells.time_us,
-        duration_us=cells.duration_us,
-        first_seq=Seq(cells.first_seq),
-        event_count=cells.event_count,
+    return found_transaction(
+        (
+            cells.number,
+            cells.op,
+            cells.request_id,
+            cells.status,
+            cells.reason,
+            cells.time_us,
+            cells.first_seq,
+            cells.event_count,
+            cells.duration_us,
+        )
     )

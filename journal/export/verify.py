@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from kvledger.journal.chain import Anchor, ChainHead, CheckpointName
 from kvledger.journal.export.piece import Piece
 from kvledger.journal.naming import Namings, reaches_start
-from kvledger.journal.reader import hash_of
 from kvledger.journal.verify import ChainTally, verify_chain
 from kvledger.journal.walk import ChainBreak
 
@@ -77,7 +76,7 @@ class _Verification:
         if facts.base is None:
             return
         base = facts.base.stored()
-        if base.hash != hash_of(base, self._journal.info) or (base.number, base.chain_hash) != (
+        if base.hash != self._journal.info.hash_of(base) or (base.number, base.chain_hash) != (
             facts.first_number - 1,
             facts.previous_hash,
         ):

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from kvledger.core.errors import JournalError
 from kvledger.journal.chain import ChainHead
-from kvledger.journal.database import database_errors
+from kvledger.journal.database import reading
 from kvledger.journal.export.cells import stored_cells
 from kvledger.journal.export.check import FileWalk
 from kvledger.journal.export.facts import CheckpointFacts, JournalFacts, PieceEnd, PieceFacts
@@ -158,7 +158,7 @@ def _export_version(journal: JournalFacts) -> Any:
 
 
 def _facts(reader: JournalReader, start: ChainHead | None) -> PieceFacts:
-    with database_errors("the journal cannot be read"), reader.engine.connect() as connection:
+    with reading(reader.engine) as connection:
         row: Any = connection.execute(
             sa.select(JournalRow.__table__).where(JournalRow.id == reader.info.id)
         ).one()

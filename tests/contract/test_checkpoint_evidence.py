@@ -14,8 +14,8 @@ from kvledger.journal import ChainBreak, Journal
 from kvledger.journal.chain import Anchor, CheckpointName
 from kvledger.journal.database import store_url, writing_engine
 from kvledger.journal.export import ExportedJournal, Pruned, export_journal, prune_rows, verify_exported
+from kvledger.journal.info import JournalInfo
 from kvledger.journal.models import CheckpointRow
-from kvledger.journal.reader import JournalInfo, hash_of
 from kvledger.journal.records import StoredCheckpoint, checkpoint_cells
 from kvledger.journal.restore import decode_state
 from kvledger.journal.rows import Submission
@@ -58,7 +58,7 @@ class Recorded:
 
     def sealed(self, checkpoint: StoredCheckpoint) -> StoredCheckpoint:
         """With the hash that fits it."""
-        return replace(checkpoint, hash=hash_of(checkpoint, self.info) or b"")
+        return replace(checkpoint, hash=self.info.hash_of(checkpoint) or b"")
 
     def lie(self, checkpoint: StoredCheckpoint) -> StoredCheckpoint:
         """Another state of the same digest, at the same place, with a hash that fits."""

@@ -11,10 +11,10 @@ from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
 from kvledger.journal.audit import audit
 from kvledger.journal.keeper import Keeper
+from kvledger.journal.lookups.tenures import page_history
 from kvledger.journal.replay import ReplayError, replay
 from kvledger.journal.rows import Submission
 from kvledger.journal.snapshot import encode_state
-from kvledger.journal.tenures import page_history
 from tests.support.recorded_run import record_run, small_run
 from tests.support.stored_events import short_story
 from tests.support.stores import change

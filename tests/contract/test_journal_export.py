@@ -32,7 +32,6 @@ from kvledger.journal.export.piece import Piece
 from kvledger.journal.export.prune import _remove_before
 from kvledger.journal.export.sums import kept_sum, sum_of, sum_path, write_sum
 from kvledger.journal.export.write import ExportFormat, _publish
-from kvledger.journal.reader import hash_of
 from kvledger.journal.replay import ReplayError, replay
 from tests.support.recorded_run import record_run, small_run
 from tests.support.stored_events import facts, short_story
@@ -82,7 +81,7 @@ def forge(path: Path) -> None:
         if kept is not None:
             before = kept.previous and CheckpointName(kept.previous.seq, names[kept.previous.seq])
             kept = dataclasses.replace(kept, chain_hash=link, previous=before)
-            kept = dataclasses.replace(kept, hash=hash_of(kept, piece.facts.journal.info()) or b"")
+            kept = dataclasses.replace(kept, hash=piece.facts.journal.info().hash_of(kept) or b"")
             names[kept.seq] = kept.hash
         forged.append(changed._replace(hash=link, checkpoint=kept))
     writer = JsonLinesWriter(path, piece.facts)

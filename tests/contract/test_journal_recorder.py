@@ -11,7 +11,7 @@ import pytest
 from kvledger.core.errors import JournalError
 from kvledger.core.events import Evicted, MappingSet
 from kvledger.core.sinks import EventSink
-from kvledger.journal import Journal, Recorder, recorder
+from kvledger.journal import Journal, Recorder, submission_queue
 from kvledger.journal.durability import RecorderSettings
 from kvledger.journal.rows import Submission, WriterCounters
 from tests.support.stored_events import allocated, opened, pages, record, short_story
@@ -274,7 +274,7 @@ def test_an_interrupted_append_that_the_writer_has_not_seen_is_withdrawn(
 
     # The lock is held from the queue to the wait, so the writer cannot have seen the transaction.
     with monkeypatch.context() as patch:
-        patch.setattr(made._progress, "wait", interrupt)
+        patch.setattr(made._queue._progress, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             made.append(one("a"))
     assert (made.last_seq, made.queued_events) == (0, 0)
@@ -287,7 +287,7 @@ def test_an_interrupted_append_that_is_being_stored_ends_the_recording(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     writer, made = gated(durability="commit")
-    wait = made._progress.wait
+    wait = made._queue._progress.wait
 
     def interrupt() -> None:
         while not writer.given.is_set():
@@ -295,7 +295,7 @@ def test_an_interrupted_append_that_is_being_stored_ends_the_recording(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(made._progress, "wait", interrupt)
+        patch.setattr(made._queue._progress, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             made.append(one("a"))
     writer.gate.set()
@@ -308,7 +308,7 @@ def test_an_interrupted_append_that_is_being_stored_ends_the_recording(
 def test_transactions_are_stored_in_batches_and_none_is_divided(
     journal: Journal, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "BATCH_EVENTS", 4)
+    monkeypatch.setattr(submission_queue, "BATCH_EVENTS", 4)
     with journal.record(durability="background") as made:
         for events in (3, 2, 9, 1, 1, 0, 1, 1):
             made.append(one("a", events=events))

@@ -15,14 +15,14 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kvledger.core.errors import JournalFormatError
-from kvledger.core.events import EVENTS, NodeCreated, Origin
+from kvledger.core.events import EVENTS, FingerprintReason, KvFingerprinted, NodeCreated, Origin
 from kvledger.core.ids import NodeId, RequestId, Seq
 from kvledger.journal import Journal, StoredEvent
 from kvledger.journal.database import store_url, writing_engine
 from kvledger.journal.migration import migration_config
 from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE, Base
 from kvledger.journal.schema import EVENT_VIEW, EVENT_VIEWS, view_event, view_stored
-from tests.support.stored_events import any_events, pages, seeded, short_story
+from tests.support.stored_events import any_events, pages, seeded, short_story, sums
 
 
 def fill(path: Path) -> None:
@@ -164,6 +164,18 @@ def test_a_document_shows_tokens_namespace_and_values_when_asked() -> None:
     assert event["namespace"] == "tenant"
     assert event["tokens"] == {"count": 2, "values": [5, 6], "hash": None}
     assert event["full_pages"] == {"count": 3, "ranges": None, "values": [4, 5, 9]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "reveal", "shown"), [("full", False, False), ("full", True, True), ("hash", False, True)]
+)
+def test_a_document_hides_checksums_of_kv_where_they_could_confirm_a_guess(
+    policy: Any, reveal: bool, shown: bool
+) -> None:
+    event = KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([4]), sums(2**63), None)
+    document = view_event(event, reveal=reveal, policy=policy).model_dump(mode="json")
+    assert document["full_sums"] == {"count": 1, "values": ["8000000000000000"] if shown else None}
+    assert document["swa_sums"] is None
 
 
 @seeded

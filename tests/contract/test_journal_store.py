@@ -18,8 +18,8 @@ from kvledger.journal import (
     Journal,
     JournalReader,
     StoredTransaction,
+    batches,
     number_transactions,
-    reader,
 )
 from kvledger.journal.stored_tokens import StoredTokens
 from tests.support.stored_events import allocated, facts, opened, record, seeded, short_story, transactions
@@ -150,8 +150,8 @@ def test_batches_of_any_size_read_the_same(
     read = written(journal, short_story())
     whole = [comparable(one) for one in read.transactions()]
     events = [event.seq for event in read.events()]
-    monkeypatch.setattr(reader, "BATCH_TRANSACTIONS", batch_transactions)
-    monkeypatch.setattr(reader, "BATCH_EVENTS", batch_events)
+    monkeypatch.setattr(batches, "BATCH_TRANSACTIONS", batch_transactions)
+    monkeypatch.setattr(batches, "BATCH_EVENTS", batch_events)
     assert [comparable(one) for one in read.transactions()] == whole
     assert [event.seq for event in read.events()] == events
 

@@ -15,13 +15,13 @@ from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
 from kvledger.core.sinks import EventSink
 from kvledger.journal import EventFilter, FoundEvent, Journal, JournalReader, TransactionFilter
-from kvledger.journal.births import birth
 from kvledger.journal.codec import decode
 from kvledger.journal.database import reading_engine, store_url
-from kvledger.journal.history import anomalies, node_history, request_history
-from kvledger.journal.holders import holders
-from kvledger.journal.marks import marks
-from kvledger.journal.provenance import Provenance, provenance
+from kvledger.journal.lookups.births import birth
+from kvledger.journal.lookups.history import anomalies, node_history, request_history
+from kvledger.journal.lookups.holders import holders
+from kvledger.journal.lookups.marks import marks
+from kvledger.journal.lookups.provenance import Provenance, provenance
 
 SHORT, LONG = 40, 400
 """Rounds of the two journals: one is ten times as long as the other."""
@@ -294,7 +294,7 @@ def test_anomalies_read_no_release_but_those_of_resets(folder: Path, monkeypatch
         reader = journal.reader()
         resets = {one.transaction for one in reader.find(EventFilter(("cache_reset",)))}
         released = [one.transaction for one in reader.find(EventFilter(("lock_released",)))]
-        monkeypatch.setattr("kvledger.journal.lookup.decode", noting)
+        monkeypatch.setattr("kvledger.journal.lookups.events.decode", noting)
         found = [one.event.kind for one, _ in anomalies(reader)]
     caused = sum(transaction in resets for transaction in released)
     assert read.count("lock_released") == caused == found.count("lock_released")

@@ -23,14 +23,14 @@ from kvledger.journal import (
     StoredTransaction,
     TransactionFilter,
 )
-from kvledger.journal.births import acquisitions, birth
 from kvledger.journal.export import ExportedJournal, export_journal
-from kvledger.journal.history import anomalies, node_history, request_history
-from kvledger.journal.holders import holders
-from kvledger.journal.lookup import FIRST_BATCH
-from kvledger.journal.marks import marks
-from kvledger.journal.provenance import provenance
-from kvledger.journal.tenures import page_history
+from kvledger.journal.lookups.births import acquisitions, birth
+from kvledger.journal.lookups.events import FIRST_BATCH
+from kvledger.journal.lookups.history import anomalies, node_history, request_history
+from kvledger.journal.lookups.holders import holders
+from kvledger.journal.lookups.marks import marks
+from kvledger.journal.lookups.provenance import provenance
+from kvledger.journal.lookups.tenures import page_history
 from kvledger.tools.sources import open_source
 from tests.support.places import PLACES, keep_everywhere, opened, suffer
 from tests.support.private_tokens import live_privately

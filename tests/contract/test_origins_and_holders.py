@@ -7,19 +7,20 @@ from typing import Any
 import pytest
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.core.events import EventsDropped, LockAcquired, NodeCreated, NodeSplit
+from kvledger.core.events import EventsDropped, LockAcquired, NodeCreated, NodeSplit, RollbackCause
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import EventFilter, Journal, JournalReader, StoredTransaction, number_transactions
-from kvledger.journal.beginning import unseen
-from kvledger.journal.births import birth
-from kvledger.journal.history import anomalies, node_history, node_unseen
-from kvledger.journal.holders import MAX_LEASES, holders
-from kvledger.journal.marks import MAX_BUCKETS, Mark, marks
-from kvledger.journal.provenance import provenance
+from kvledger.journal.lookups.beginning import unseen
+from kvledger.journal.lookups.births import birth
+from kvledger.journal.lookups.history import anomalies, node_history, node_unseen
+from kvledger.journal.lookups.holders import MAX_LEASES, holders
+from kvledger.journal.lookups.marks import MAX_BUCKETS, Mark, marks
+from kvledger.journal.lookups.provenance import provenance
+from kvledger.journal.lookups.tenures import page_history
 from kvledger.journal.replay import Fold, replay
-from kvledger.journal.tenures import page_history
+from tests.support.hand_written import edited
 from tests.support.places import keep_everywhere
-from tests.support.stories import HEALTHY
+from tests.support.stories import HEALTHY, refused_commit
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +234,25 @@ def test_recoveries_under_a_lock_and_gaps_are_marked_and_others_not(tmp_path: Pa
     assert found[16] == Mark(gaps=1, anomalies=1)
     with Journal.open(tmp_path / "free.db") as journal:
         assert marks(journal.reader(), first_seq=1, last_seq=20, buckets=1).counts == (Mark(),)
+
+
+@pytest.mark.parametrize(
+    ("policy", "cause", "expected"),
+    [
+        ("remap", RollbackCause.REFUSED, Mark(rollbacks=1, anomalies=1)),
+        ("skip", RollbackCause.SKIPPED, Mark(rollbacks=1)),
+    ],
+)
+def test_a_part_that_is_refused_is_an_anomaly_unless_the_policy_skips_it(
+    tmp_path: Path, policy: str, cause: RollbackCause, expected: Mark
+) -> None:
+    store(tmp_path / "run.db", edited(edited(refused_commit(), 1, locked_recovery=policy), 8, cause=cause))
+    with Journal.open(tmp_path / "run.db") as journal:
+        reader = journal.reader()
+        assert marks(reader, first_seq=1, last_seq=14, buckets=1).counts == (expected,)
+        told = [(one.seq, sentence) for one, sentence in anomalies(reader)]
+    assert [seq for seq, _ in told] == [8] * expected.anomalies
+    assert all(sentence.startswith("event 7 was undone, cause refused") for _, sentence in told)
 
 
 @pytest.mark.parametrize(("first", "last", "buckets"), [(0, 5, 1), (6, 5, 1), (1, 2**70, 1), (1, 5, 0)])

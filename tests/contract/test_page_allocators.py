@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from kvledger.core import CacheConfig, HybridCache, KVLayout
 from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvariantViolation, OutOfSlots
 from kvledger.core.free_pages import EMPTY
-from kvledger.core.pools import PageAllocator, PoolChanges
+from kvledger.core.pools import KVFingerprinter, PageAllocator, PoolChanges
 from kvledger.tools.embed.transformers.memory import PagedMemory
 
 LAYOUT = KVLayout(full_layers=(1,), swa_layers=(0,), kv_heads=1, head_dim=2)
@@ -114,3 +115,41 @@ def test_a_cache_whose_memory_failed_can_be_handed_over_and_looked_at(
         cache.alloc(4)
     cache.hand_over()
     assert cache.sizes().full.held == 4
+
+
+def filled(memory: Any) -> None:
+    """Numbers in all its tensors, no two alike."""
+    for start, tensors in ((0, memory.k), (500_000, memory.v)):
+        for layer, tensor in tensors.items():
+            tensor.copy_(torch.arange(tensor.numel()).view_as(tensor) + start + 100_000 * layer)
+
+
+def test_it_fingerprints_the_pages_it_is_told_whatever_its_mapping_says(memory: Any) -> None:
+    filled(memory)
+    speaks: object = memory
+    assert isinstance(speaks, KVFingerprinter)
+    full, swa = np.array([3, 1, 2], dtype=np.int64), np.array([5, 0, 4], dtype=np.int64)
+    sums = memory.fingerprint(full, swa)
+    assert sums.dtype == np.uint64
+    assert sums.shape == (3, 2)
+    assert sums[1, 1] == 0
+    assert len(set(sums.ravel().tolist())) == 6
+    assert (memory.fingerprint(full[::-1], swa[::-1]) == sums[::-1]).all()
+
+    memory.k[1][3 * CONFIG.page_size] += 1.0
+    memory.v[0][4 * CONFIG.page_size + 3] += 1.0
+    changed = np.argwhere(memory.fingerprint(full, swa) != sums).tolist()
+    assert changed == [[0, 0], [2, 1]]
+
+
+def test_all_memories_come_to_the_same_fingerprints() -> None:
+    pages = np.arange(1, 9, dtype=np.int64)
+    memories = [make() for make in IMPLEMENTATIONS.values()]
+    for memory in memories:
+        filled(memory)
+    first, *others = [memory.fingerprint(pages, pages[::-1].copy()) for memory in memories]
+    assert all((other == first).all() for other in others)
+
+
+def test_fingerprints_of_no_pages_are_none(memory: Any) -> None:
+    assert memory.fingerprint(EMPTY, EMPTY).shape == (0, 2)

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.journal import Journal
-from tests.support.service import client_over, followed, recorded
+from tests.support.service import client_over, followed, one_request, recorded
 
 J = "/v1/journals/1"
 STATES = (
@@ -167,7 +167,13 @@ def test_what_was_hidden_stays_hidden(tmp_path: Path) -> None:
         assert all(name.startswith("ns-") for name in tree["namespaces"])
         part = got(client, f"/tree?namespace={tree['namespaces'][0]}")
         assert {node["namespace"] for node in part["nodes"]} == {tree["namespaces"][0]}
-        assert got(client, "/tree?namespace=n0")["nodes_total"] == 0
+        named = got(client, "/tree?namespace=n0")
+        assert (named["nodes_total"], named["namespace_found"]) == (0, False)
+        assert part["namespace_found"] is True
+        assert "labels" in named["sentence"]
+        told = client.post(J + "/explain", json={"tokens": [0] * 24, "namespace": "n0"}).json()
+        assert told["namespace_found"] is False
+        assert told["sentence"] == f"0 of 24 tokens match: {named['sentence']}"
         node = got(client, f"/nodes/{tree['nodes'][0]['id']}")
         assert node["tokens"]["ids"] is None
 
@@ -178,9 +184,71 @@ def test_an_explanation_walks_the_tree_at_the_seq_asked_for(client: TestClient) 
     late = client.post(J + "/explain", json=asked | {"at": 1_200}).json()
     assert (early["length"], early["full_length"], late["full_length"]) == (0, 0, 24)
     assert late["path"]
+    short = client.post(J + "/explain", json={"tokens": [0], "namespace": "n0"}).json()
+    assert short["sentence"] == "0 of 1 tokens match: they do not fill a page, and only whole pages can match"
     assert client.post(J + "/explain", json={"tokens": [2**31]}).status_code == 422
     assert client.post(J + "/explain", json={"tokens": [1], "more": 1}).status_code == 422
     assert client.post(J + "/explain", json=asked | {"at": 10**9}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("namespace", "sentence"),
+    [
+        ("nobody", "no namespace of this name is in the tree at this seq"),
+        ("ns-0123456789ab", "no namespace of this name is in the tree at this seq"),
+        ("", "the default namespace holds nothing at this seq"),
+    ],
+)
+def test_a_namespace_that_is_not_there_is_said_not_to_be(
+    client: TestClient, namespace: str, sentence: str
+) -> None:
+    told = client.post(J + "/explain", json={"tokens": [0] * 24, "namespace": namespace}).json()
+    assert (told["namespace_found"], told["length"]) == (False, 0)
+    assert told["sentence"] == f"0 of 24 tokens match: {sentence}"
+    tree = client.get(J + "/tree", params={"namespace": namespace}).json()
+    assert (tree["namespace_found"], tree["sentence"], tree["nodes"]) == (False, sentence, [])
+    there = got(client, "/tree?namespace=n0")
+    assert (there["namespace_found"], there["sentence"]) == (True, None)
+    assert got(client, "/tree")["namespace_found"] is None
+
+
+def test_eviction_says_why_there_is_nothing_to_take(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path) as store, store.record() as recorder:
+        config = CacheConfig(page_size=4, sliding_window=8, full_tokens=320, swa_tokens=160)
+        cache = HybridCache(config, sink=recorder)
+        seqs = [int(recorder.last_seq)]
+        request = cache.open_request("one", list(range(8)))
+        request.extend(8)
+        request.computed()
+        request.commit()
+        seqs.append(int(recorder.last_seq))
+        request.append(list(range(24)))
+        request.extend(24)
+        request.computed()
+        request.slide()
+        cache.evict(swa_tokens=160)
+        seqs.append(int(recorder.last_seq))
+        request.finish()
+    with client_over(path) as client:
+        followed(client)
+        told = {
+            (pool, place): got(client, f"/eviction/{pool}?at={seq}")
+            for place, seq in enumerate(seqs)
+            for pool in ("full", "swa")
+        }
+        for pool in ("full", "swa"):
+            assert "the tree is empty" in told[pool, 0]["sentence"]
+        assert told["full", 1]["sentence"] == "nothing can be evicted: Full is locked in every node (1)"
+        assert (
+            told["swa", 1]["sentence"]
+            == "nothing can be evicted: SWA is locked in every node that has any (1)"
+        )
+        assert told["swa", 2]["sentence"] == "nothing can be evicted: no node (1) has SWA"
+        assert not any(answer["candidates"] for answer in told.values())
+        last = got(client, "/eviction/full")
+        assert last["sentence"] == f"{last['evictable_tokens']} tokens of this pool could be evicted"
+        assert last["evictable_tokens"] > 0
 
 
 @pytest.mark.parametrize("how", [{"tokens": "hash", "key": b"k" * 16}, {"tokens": "none"}])
@@ -231,3 +299,20 @@ def test_a_request_with_a_slash_in_its_id_is_found(tmp_path: Path) -> None:
         assert item["id"] == "tenant/a b?c"
         assert got(client, "/requests/tenant/a%20b%3Fc")["request"] == item
         assert got(client, "/request-history?request=tenant/a%20b%3Fc")["items"]
+
+
+def test_an_answer_that_may_be_kept_for_ever_does_not_say_that_it_may_change(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path) as store, store.record() as recorder, client_over(path) as client:
+        cache = one_request(recorder, name="early")
+        recorder.flush()
+        last = followed(client)["last_seq"]
+        address = f"/v1/journals/1/pools?at={last}"
+        assert client.get(address).json()["at"]["settled"] is False
+        # The follower has not heard of what comes now.
+        client.app.state.library.opened(1).timeline.stop()  # type: ignore[attr-defined]
+        cache.open_request("later", [1, 2, 3])
+        recorder.flush()
+        later = client.get(address)
+        assert "immutable" in later.headers["Cache-Control"]
+        assert later.json()["at"]["settled"] is True

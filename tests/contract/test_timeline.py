@@ -128,6 +128,28 @@ def test_a_state_is_answered_before_the_journal_was_followed_at_all(
         assert standing.state.digest() == replay(reader).state.digest()
 
 
+def test_the_newest_state_is_what_the_store_holds_while_the_follower_has_not_heard_of_it(
+    journal: Journal, digests: dict[int, tuple[int, int, str]]
+) -> None:
+    with journal.record(checkpoint_every=0) as recorder:
+        timeline = Timeline(journal.reader(recorder.journal_id), poll_seconds=DEADLINE_SECONDS)
+        timeline.start()
+        try:
+            wait_until_loaded(timeline)
+            for record in RECORDS[:20]:
+                recorder.append(record)
+            recorder.flush()
+            last = int(recorder.durable_seq)
+            assert timeline.place(None).seq == last
+            with timeline.state_at(None) as standing:
+                assert (standing.at.asked, standing.at.seq) == (None, last)
+                assert standing.state.digest() == digests[last][2]
+            # That somebody asked woke the follower, which would have slept on.
+            follow_to(timeline, last)
+        finally:
+            timeline.stop()
+
+
 class Hearing:
     """Counts what a listener is told."""
 
@@ -366,7 +388,7 @@ def test_an_empty_journal_has_no_state_and_gets_one(journal: Journal) -> None:
         timeline = Timeline(reader, poll_seconds=0.01)
         timeline.start()
         wait_until_loaded(timeline)
-        assert refusal_at(timeline, None) == 409
+        assert refusal_at(timeline, None) == 503
         recorder.append(RECORDS[0])
         recorder.flush()
         follow_to(timeline, int(recorder.durable_seq))

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 from kvledger import core
+from kvledger.core import HybridCache
 from kvledger.core.errors import InvalidArgument
-from kvledger.core.events import RolledBack
+from kvledger.core.events import KvFingerprinted, RolledBack
 from kvledger.core.sinks import MemorySink
 from kvledger.journal import Journal
 from kvledger.journal.audit import audit
@@ -18,6 +20,7 @@ from kvledger.journal.export import EXPORT_FORMATS, ExportedJournal, export_jour
 from kvledger.journal.replay import replay
 from kvledger.journal.stored_tokens import OWN_OPS, WITHHELD
 from kvledger.journal.tokens import HASH_BYTES, HashedTokens
+from tests.support.payload_examples import FINGERPRINTED, lock_fingerprinted
 from tests.support.private_tokens import NAMESPACES, leaks_in, live_privately, private_tokens
 
 KEY = bytes(range(32))
@@ -198,6 +201,59 @@ def test_the_hash_is_the_one_that_docs_format_tells() -> None:
     assert form.seed("a").hex() == "8da0c7545ce2e07798423934d3f527da"
     assert form.node(form.seed("a"), bytes(range(16))).hex() == "840093b831cfc59977258ff5a21d34cf"
     assert form.namespace("a") == "24aee0c0246f33df7bca2784f7081fe5"
+
+
+def fingerprints_of(path: Path, policy: Any, key: bytes | None) -> list[KvFingerprinted]:
+    """Lock and unlock one node of three equal pages, fingerprinted, and read back what is stored."""
+    with Journal.open(path) as journal:
+        with journal.record(tokens=policy, key=key) as recorder:
+            lock_fingerprinted(HybridCache(FINGERPRINTED, sink=recorder))
+        assert audit(journal.reader(), chain=journal.verify()).passed
+        stored = [event.event for event in journal.reader().events()]
+    return [event for event in stored if isinstance(event, KvFingerprinted)]
+
+
+@pytest.mark.parametrize(("policy", "key"), POLICIES)
+def test_checksums_of_kv_are_kept_as_they_are_only_where_tokens_are(
+    tmp_path: Path, policy: Any, key: bytes | None
+) -> None:
+    stored = fingerprints_of(tmp_path / "run.db", policy, key)
+    sums = [(event.full_pages.tolist(), event.full_sums.tolist(), event.swa_sums) for event in stored]
+    by_page = {page: one for pages, numbers, _ in sums for page, one in zip(pages, numbers, strict=True)}
+    if policy == "full":
+        # Empty KV sums up to one, in every page and pool.
+        assert set(by_page.values()) == {1}
+        assert all(swa is not None and set(swa.tolist()) == {1} for _, _, swa in sums)
+        return
+    # Equal KV in different pages or pools is not known to be equal; in one page it is, at lock and unlock.
+    assert len(set(by_page.values())) == len(by_page) == 3
+    assert 1 not in by_page.values()
+    half = len(stored) // 2
+    for locked, unlocked in zip(stored[:half], stored[half:], strict=True):
+        assert locked.swa_sums is not None
+        assert unlocked.swa_sums is not None
+        assert locked.full_sums.tolist() == unlocked.full_sums.tolist() != locked.swa_sums.tolist()
+        assert locked.swa_sums.tolist() == unlocked.swa_sums.tolist()
+
+
+def test_checksums_under_none_can_be_linked_to_no_other_journal(tmp_path: Path) -> None:
+    one, other = (fingerprints_of(tmp_path / f"{name}.db", "none", None)[0] for name in "ab")
+    assert one.full_sums.tolist() != other.full_sums.tolist()
+
+
+def test_a_keyed_checksum_is_the_one_that_docs_format_tells() -> None:
+    form, pages, sums = HashedTokens(KEY), np.array([1, 2]), np.array([7, 7], np.uint64)
+    assert [f"{one:016x}" for one in form.sums(pages, sums, "full").tolist()] == [
+        "383db9d8df445d41",
+        "089356f69af1cc54",
+    ]
+    assert [f"{one:016x}" for one in form.sums(pages, sums, "swa").tolist()] == [
+        "18c371b28710de64",
+        "098a72ab50ac1771",
+    ]
+    message = (1).to_bytes(8, "little") + (7).to_bytes(8, "little")
+    alone = blake2b(message, digest_size=8, key=KEY, person=b"kvledger full kv").digest()
+    assert int.from_bytes(alone, "little") == form.sums(pages, sums, "full")[0]
 
 
 @pytest.mark.parametrize(

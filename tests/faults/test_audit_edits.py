@@ -22,6 +22,9 @@ from tests.support.hand_written import checkpoint, with_transaction_after
 WALKS = (0, 1, 3, 5, 6, 7, 44)
 """Seeds of walks that together have every kind of event that a cache emits, under both policies."""
 
+FINGERPRINTED = (2, 8, 10, 44)
+"""Seeds of walks whose KV is fingerprinted; with recoveries under a lock, and both policies too."""
+
 EDITS = 10
 """Edits of each field; all of them take a quarter of a minute."""
 
@@ -38,6 +41,7 @@ TOLD = {
     ("call_ignored", "lease"): "another lease that the same reset cut",
     ("evicted", "asked_full"): CALLERS_WORD,
     ("evicted", "asked_swa"): CALLERS_WORD,
+    ("kv_fingerprinted", "swa_sums"): "the only one of SWA that was freed while its node stayed locked",
     ("lock_acquired", "lease"): NOT_USED_AGAIN,
     ("node_created", "full_origin"): "another unused epoch of a raw insert that brought tombstones only",
     ("node_created", "full_pages"): CALLERS_ROW,
@@ -77,7 +81,8 @@ STATE = [
 
 @functools.cache
 def journals() -> list[Journal]:
-    return [number_transactions(walk(seed).sink.transactions) for seed in WALKS]
+    walks = [walk(seed) for seed in WALKS] + [walk(seed, fingerprints=True) for seed in FINGERPRINTED]
+    return [number_transactions(one.sink.transactions) for one in walks]
 
 
 @functools.cache
@@ -97,7 +102,8 @@ def edits(kind: str, name: str, count: int = EDITS) -> list[tuple[Place, Journal
         journal = journals()[place.journal]
         old = getattr(journal[place.transaction].events[place.event].event, name)
         new = other_value(old, name, chance, page=getattr(journal[0].events[0].event, "page_size"))  # noqa: B009
-        told = f"walk {WALKS[place.journal]}, {kind}.{name} of {place}: {old!r} became {new!r}"
+        seed = (*WALKS, *FINGERPRINTED)[place.journal]
+        told = f"walk {seed}, {kind}.{name} of {place}: {old!r} became {new!r}"
         made.append((place, with_field(journal, place, name, new), told))
     return made
 

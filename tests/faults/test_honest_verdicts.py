@@ -17,7 +17,6 @@ from kvledger.journal.audit.verdict import TAIL_EARLIER, TAIL_KNOWN, TAIL_REFUTE
 from kvledger.journal.chain import Anchor
 from kvledger.journal.export.facts import CheckpointFacts
 from kvledger.journal.export.sums import sum_path
-from kvledger.journal.reader import hash_of
 from kvledger.tools.cli import main
 from tests.support.recorded_run import record_run, small_run
 from tests.support.tampering import tamper
@@ -111,8 +110,12 @@ def test_the_chain_of_a_pruned_journal_alone_is_unverified(kept: Kept, said: Sai
         f"events 1 to {kept.start_seq} are not here, and whether they were pruned or cut off"
     )
     assert "--exported" in note
-    assert f"or an anchor of transaction {kept.start_number + 1} or a later one" not in note
-    assert "or an anchor of transaction" in note
+    # Which transaction names the checkpoint depends on when the writer put it beside the others.
+    with closing(sqlite3.connect(kept.database)) as connection:
+        (naming,) = connection.execute(
+            "SELECT number FROM transactions WHERE checkpoint_seq = ?", (kept.start_seq,)
+        ).fetchone()
+    assert f"or an anchor of transaction {naming} or a later one" in note
 
 
 def test_a_beginning_that_was_cut_off_by_hand_looks_the_same_and_is_unverified_too(
@@ -275,7 +278,7 @@ def test_a_checkpoint_that_was_replaced_in_a_file_is_found(kept: Kept, said: Sai
         info = reader.info
     assert true is not None
     lie = replace(true, digest="0" * 64)
-    lie = replace(lie, hash=hash_of(lie, info) or b"")
+    lie = replace(lie, hash=info.hash_of(lie) or b"")
     text = file.read_text().splitlines()
     place = next(i for i, line in enumerate(text) if json.loads(line).get("number") == true.number)
     line = json.loads(text[place])

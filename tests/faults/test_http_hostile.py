@@ -195,10 +195,26 @@ def test_tokens_that_are_none_are_refused(client: TestClient, tokens: object) ->
     refused(client.post(f"{J}/explain", json={"tokens": tokens}), 422)
 
 
-def test_a_body_of_another_type_is_refused(client: TestClient) -> None:
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        answer = client.post(f"{J}/explain", content=b'{"tokens": [1]}', headers={"Content-Type": kind})
-        refused(answer, 415, 422)
+@pytest.mark.parametrize(
+    "kind",
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "json"],
+)
+@pytest.mark.parametrize("path", ["/explain", "/audits"])
+def test_a_body_that_does_not_say_that_it_is_json_is_refused_with_what_to_send(
+    client: TestClient, path: str, kind: str | None
+) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = client.post(J + path, content=b'{"tokens": [1]}', headers=headers)
+    refused(answer, 415)
+    assert "Content-Type: application/json" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", "application/x+json"]
+)
+def test_every_name_of_json_is_taken(client: TestClient, kind: str) -> None:
+    answer = client.post(f"{J}/explain", content=b'{"tokens": [1]}', headers={"Content-Type": kind})
+    assert answer.status_code == 200
 
 
 def test_a_body_of_ten_megabytes_is_refused_before_it_is_read(client: TestClient) -> None:

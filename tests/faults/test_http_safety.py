@@ -162,7 +162,7 @@ def test_a_loopback_service_answers_to_its_own_names(database: Path, host: str) 
         assert client.get("/v1/journals", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "", "http://["])
 def test_a_page_of_another_site_can_start_nothing(database: Path, origin: str) -> None:
     with client_over(database) as client:
         answer = client.post("/v1/journals/1/audits", headers={"Origin": origin})

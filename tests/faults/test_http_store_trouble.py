@@ -128,3 +128,75 @@ def test_a_fault_of_the_service_tells_its_log_and_not_its_reader(
         assert "secret" not in answer.text
         assert httpx.get(f"{service.url}/healthz").status_code == 200
     assert "secret" in caplog.text
+
+
+def test_what_a_damaged_cell_holds_is_hidden(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = recorded(tmp_path)
+    change(
+        f"sqlite:///{path}",
+        """UPDATE events SET payload = json_set(payload, '$.epoch', 'tenant''s "aurora"')
+        WHERE kind = 'request_opened' AND seq > 300""",
+    )
+    addresses = [
+        J,
+        "/v1/journals",
+        f"{J}/events?first_seq=300",
+        f"{J}/tree",
+        f"{J}/tree?at=900",
+        f"{J}/requests?at=900",
+    ]
+    with client_over(path) as client:
+        assert client.app.state.library.opened(1).timeline.wait_loaded(60)  # type: ignore[attr-defined]
+        told = "".join(client.get(address).text for address in addresses)
+        assert "cannot be read" in told
+    assert "aurora" not in told
+    assert "aurora" not in caplog.text
+    with client_over(path, reveal=True) as client:
+        assert "aurora" in client.get(f"{J}/events?first_seq=300").json()["detail"]
+
+
+def test_a_database_that_was_removed_is_not_shown_any_more(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    with client_over(path) as client:
+        assert client.get(f"{J}/tree").status_code == 200
+        path.rename(tmp_path / "elsewhere.db")
+        for address in ("/readyz", "/v1/journals", J, f"{J}/tree", f"{J}/tree?at=300", f"{J}/events"):
+            assert client.get(address).status_code == 503, address
+        assert client.post(f"{J}/audits").status_code == 503
+        assert 'kvledger_journal_readable{journal="1"} 0.0' in client.get("/metrics").text
+        assert client.get("/healthz").status_code == 200
+        (tmp_path / "elsewhere.db").rename(path)
+        assert client.get(f"{J}/tree").status_code == 200
+
+
+def test_another_database_in_the_place_of_the_first_is_begun_anew(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    other = recorded(tmp_path, seed=8, requests=20, name="other.db")
+    with client_over(path) as client:
+        first = followed(client)
+        tag = client.get(f"{J}/pools?at=200").headers["ETag"]
+        for beside in tmp_path.glob("*.db-*"):
+            beside.unlink()
+        other.replace(path)
+        second = followed(client)
+        assert second["epoch"] != first["epoch"]
+        assert second["following"]["seq"] == second["last_seq"] < first["last_seq"]  # type: ignore[index,operator]
+        assert client.get(f"{J}/pools?at=200", headers={"If-None-Match": tag}).status_code == 200
+        begun = client.post(f"{J}/audits").headers["Location"]
+        while (told := client.get(begun).json())["ended_us"] is None:
+            pass
+        assert told["verdict"]["verdict"] == "pass"
+
+
+def test_a_stream_ends_when_its_database_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvledger.api.streams.HEARTBEAT_SECONDS", 0.1)
+    path = recorded(tmp_path)
+    with (
+        library_over(path) as library,
+        served(library) as service,
+        httpx.stream("GET", f"{service.url}{J}/events/stream", timeout=60) as response,
+    ):
+        lines = response.iter_lines()
+        assert next(lines) == "event: head"
+        path.unlink()
+        assert all("id: " not in line for line in lines)

@@ -1,7 +1,7 @@
 """Whatever is done to a stored journal, its audit fails, or says what could not be verified."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,6 @@ from kvledger.core.ids import RequestId
 from kvledger.journal import Journal, JournalInfo, JournalReader
 from kvledger.journal.audit import audit
 from kvledger.journal.audit.verdict import NOT_HERE
-from kvledger.journal.reader import hash_of
 from kvledger.journal.records import StoredCheckpoint, UnreadableRow
 from kvledger.journal.restore import decode_state
 from kvledger.journal.snapshot import encode_state
@@ -105,6 +104,23 @@ def test_the_transaction_whose_event_is_missing_is_named(database: str, reader: 
     assert (error.value.number, error.value.seq) == (4, whole[3].first_seq)
 
 
+@pytest.mark.parametrize(
+    ("damage", "look_up"),
+    [
+        (f"UPDATE events SET payload = {NO_TEXT} WHERE seq = 9", JournalReader.find),
+        (f"UPDATE events SET kind = {NO_TEXT} WHERE seq = 9", JournalReader.find),
+        (f"UPDATE transactions SET op = {NO_TEXT} WHERE number = 4", JournalReader.find),
+        (f"UPDATE transactions SET reason = {NO_TEXT} WHERE number = 4", JournalReader.find_transactions),
+    ],
+)
+def test_a_look_up_calls_text_that_is_none_damage_and_not_a_store_that_is_away(
+    database: str, reader: JournalReader, damage: str, look_up: Callable[[JournalReader], Iterator[object]]
+) -> None:
+    tamper(database, damage)
+    with pytest.raises(JournalFormatError, match="cannot be read"):
+        list(look_up(reader))
+
+
 def test_what_is_read_before_a_damaged_row_is_checked_and_the_rest_is_unverified(
     database: str, reader: JournalReader
 ) -> None:
@@ -152,7 +168,7 @@ def forged(kept: StoredCheckpoint, info: JournalInfo) -> StoredCheckpoint:
     made = encode_state(state)
     digest = state.digest()
     lie = replace(kept, state=made, digest=digest)
-    return replace(lie, hash=hash_of(lie, info) or b"")
+    return replace(lie, hash=info.hash_of(lie) or b"")
 
 
 def test_a_forged_full_state_is_not_what_the_events_amount_to(database: str, reader: JournalReader) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
+import torch
 
-from kvledger.core import Lease, Request
+from kvledger.core import HybridCache, KVLayout, Lease, Request
 from kvledger.core.errors import (
     CacheError,
     OutOfSlots,
@@ -30,6 +31,9 @@ MOST_LEASES = 5
 MOST_REQUESTS = 4
 PROMPTS = 6
 """So many earlier prompts a new one may begin like."""
+ONE_NUMBER = KVLayout(full_layers=(0,), swa_layers=(1,), kv_heads=1, head_dim=1)
+"""KV of one number a token and side: enough to be fingerprinted."""
+
 PROBES = 5
 """The last few prompts that anything was done with are matched after each step."""
 
@@ -55,11 +59,25 @@ class Open:
     savepoints: list[Memory]
 
 
+def fill_with_noise(cache: HybridCache) -> None:
+    """Put numbers into all pages, no two of them alike: steps write no KV, so it stays."""
+    for tensors in (cache.pool.k, cache.pool.v):
+        for layer, tensor in tensors.items():
+            tensor.copy_(torch.arange(tensor.numel()).view_as(tensor) + 100_000 * layer)
+
+
 class SideBySide:
     """One cache, one model, and the handles that a caller would keep."""
 
     def __init__(
-        self, *, page: int, window: int, full_pages: int, swa_pages: int, locked_recovery: str = "remap"
+        self,
+        *,
+        page: int,
+        window: int,
+        full_pages: int,
+        swa_pages: int,
+        locked_recovery: str = "remap",
+        fingerprints: bool = False,
     ) -> None:
         self.page = page
         self.window = window
@@ -69,7 +87,11 @@ class SideBySide:
             full=full_pages * page,
             swa=swa_pages * page,
             locked_recovery=locked_recovery,
+            layout=ONE_NUMBER if fingerprints else None,
+            fingerprints=fingerprints,
         )
+        if fingerprints:
+            fill_with_noise(self.cache)
         self.witness = Witness(self.cache, self.sink)
         self.model = NaiveRequests(
             page=page,
@@ -86,7 +108,7 @@ class SideBySide:
         self.names = 0
 
     @classmethod
-    def drawn(cls, pick: Pick) -> Self:
+    def drawn(cls, pick: Pick, *, fingerprints: bool = False) -> Self:
         """A cache of random small size: windows below, at and above the page, and no multiple of it."""
         page = PAGE_SIZES[pick(len(PAGE_SIZES))]
         windows = [1, max(1, page - 1), page, page + 1, 2 * page, 3 * page - 1 if page > 1 else 4]
@@ -96,6 +118,7 @@ class SideBySide:
             full_pages=6 + pick(19),
             swa_pages=4 + pick(15),
             locked_recovery=("remap", "skip")[pick(3) // 2],
+            fingerprints=fingerprints,
         )
 
     # What the steps choose from.

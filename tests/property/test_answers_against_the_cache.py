@@ -1,6 +1,7 @@
 """What the service computes from a replayed state is what the cache itself says at that moment."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from kvledger.api.answers.requests import own_pages
 from kvledger.api.answers.slot import slot_of
 from kvledger.api.projection import Standing
 from kvledger.api.schemas.pools import EvictionCandidate
+from kvledger.api.schemas.tree import ExplanationOut
 from kvledger.core.events import NodeDeleted, SwaTombstoned
+from kvledger.core.ids import NodeId
 from tests.support.lives import KINDS_OF_TOKENS, Moment, live
 
 SEEDS = (1, 2, 3)
@@ -76,11 +79,13 @@ def test_eviction_takes_the_candidates_in_their_order(shape: dict[str, int], see
     for moment in live(seed=seed, every=7, **shape):
         sizes = moment.cache.sizes()
         full = eviction_of(moment.standing, "full", limit=1_000)
+        assert ("nothing can be evicted" in full.sentence) == (not full.candidates)
         assert named(full.candidates) == taken_by(moment, full_tokens=sizes.full.total)
         assert (
             sum(one.full_tokens for one in full.candidates) == sizes.full.evictable == full.evictable_tokens
         )
         swa = eviction_of(moment.standing, "swa", limit=1_000)
+        assert ("nothing can be evicted" in swa.sentence) == (not swa.candidates)
         assert named(swa.candidates) == taken_by(moment, swa_tokens=sizes.swa.total)
         assert sum(one.swa_tokens for one in swa.candidates) == sizes.swa.evictable == swa.evictable_tokens
         assert eviction_of(moment.standing, "swa", limit=3).candidates == swa.candidates[:3]
@@ -139,7 +144,53 @@ def test_explanations_are_those_of_the_cache(shape: dict[str, int], seed: int) -
                 assert ours.node == matched.node_id
                 assert ours.length == matched.length
                 reasons.add(theirs.reason)
+                if theirs.reason == "dead_window":
+                    check_decider(moment.standing, ours)
+                else:
+                    assert ours.deciding_tombstone is None
     assert reasons == {"whole", "no_full", "dead_window"}
+
+
+def test_it_is_not_always_the_first_tombstone_that_decides() -> None:
+    dice = random.Random(1)
+    seen = set()
+    for moment in live(seed=1, requests=80, **SHAPES[2]):
+        for tokens in prefixes(moment, dice):
+            told = explain(moment.standing, np.array(tokens, "<i4").tobytes(), namespace="n0")
+            if told.length < told.full_length:
+                seen.add((told.first_tombstone == told.deciding_tombstone, " in the way" in told.sentence))
+    assert seen >= {(True, False), (False, True)}
+
+
+def check_decider(standing: Standing, told: ExplanationOut) -> None:
+    """What the sentence wants live lets the match reach the end of Full; all but the one named does not."""
+    nodes = [standing.state.nodes[NodeId(node)] for node in told.path]
+    live = [node.swa is not None for node in nodes for _ in range(node.start, node.end)][: told.full_length]
+    found = re.search(
+        r"the (\d+) tokens right before (\d+) would have to be live too(?:, (\d+) of which are not)?$",
+        told.sentence,
+    )
+    assert found is not None, told.sentence
+    more, place, dead = (int(number or found[1]) for number in found.groups())
+    assert not reaches_the_end(live, standing.state.window)
+    assert reaches_the_end(revived(live, place - more, place), standing.state.window)
+    assert live[place - more : place].count(False) == dead > 0
+    assert place - more == max(0, told.full_length - standing.state.window)
+    decider = told.deciding_tombstone
+    assert decider is not None
+    (end,) = (node.end for node in nodes if node.start == decider and node.swa is None)
+    assert f"tokens {decider} to {end - 1}" in told.sentence
+    everything_else = [position < decider or position >= end for position in range(len(live))]
+    assert not reaches_the_end(everything_else, standing.state.window)
+
+
+def revived(live: list[bool], start: int, end: int) -> list[bool]:
+    return [was or start <= position < end for position, was in enumerate(live)]
+
+
+def reaches_the_end(live: list[bool], window: int) -> bool:
+    """The match rule at the last position, token by token."""
+    return all(live[max(0, len(live) - window) :])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from kvledger.core import Statistics
+from kvledger.core.events import KvFingerprinted
 from tests.property.twin import STEPS, Pick, Twin
 
 BOUNDED = settings(
@@ -56,10 +57,10 @@ def test_any_operations_in_any_order_agree_with_the_model_the_replay_and_the_aud
     run_state_machine_as_test(CacheMachine, settings=BOUNDED)
 
 
-def walk(seed: int, steps: int = 200) -> Twin:
+def walk(seed: int, steps: int = 200, *, fingerprints: bool = False) -> Twin:
     """A seeded walk: longer than what a state machine can afford, and the same each time."""
     chance = random.Random(seed)
-    twin = Twin.drawn(chance.randrange)
+    twin = Twin.drawn(chance.randrange, fingerprints=fingerprints)
     for number in range(steps):
         step = chance.choice(STEPS)
         try:
@@ -84,6 +85,13 @@ def walked(seed: int) -> Statistics:
 @pytest.mark.parametrize("seed", range(WALKS))
 def test_a_long_walk_agrees_with_the_model_the_replay_and_the_audit(seed: int) -> None:
     assert walked(seed).nodes >= 0
+
+
+@pytest.mark.parametrize("seed", range(WALKS, WALKS + 12))
+def test_a_long_walk_with_fingerprints_agrees_with_the_model_the_replay_and_the_audit(seed: int) -> None:
+    twin = walk(seed, fingerprints=True)
+    told = [type(event) for transaction in twin.sink.transactions for event in transaction.events]
+    assert KvFingerprinted in told
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Every answer is as the service's OpenAPI document says, to requests that follow it and to others."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import requests
@@ -20,6 +20,7 @@ from kvledger.api import ApiSettings, create_app
 from kvledger.api.library import Library
 from kvledger.core.events import EVENTS
 from kvledger.journal import Journal
+from kvledger.journal.database import store_url
 from tests.support.service import library_over, recorded, served
 
 EXAMPLES = 5
@@ -33,7 +34,7 @@ ENDLESS = "/stream$"
 
 def _document() -> dict[str, Any]:
     """What the service says of itself; it needs no database for that."""
-    return create_app(ApiSettings(), Library(cast(Journal, None))).openapi()
+    return create_app(ApiSettings(), Library(Journal(store_url("nowhere.db")))).openapi()
 
 
 GENERATION = GenerationConfig(deterministic=True, max_examples=EXAMPLES)

@@ -46,8 +46,8 @@ def within_a_batch(readers: list[JournalReader], work: Callable[[JournalReader],
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches far below the short journal, or the batch would be all that is measured."""
-    monkeypatch.setattr("kvledger.journal.reader.BATCH_EVENTS", 512)
-    monkeypatch.setattr("kvledger.journal.reader.BATCH_TRANSACTIONS", 256)
+    monkeypatch.setattr("kvledger.journal.batches.BATCH_EVENTS", 512)
+    monkeypatch.setattr("kvledger.journal.batches.BATCH_TRANSACTIONS", 256)
     monkeypatch.setattr(export_cells, "BATCH_EVENTS", 512)
     monkeypatch.setattr(export_cells, "BATCH_TRANSACTIONS", 256)
     monkeypatch.setattr(export_parquet, "READ_TRANSACTIONS", 64)

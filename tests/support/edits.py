@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvledger.core.events import Origin, Pages
+from kvledger.core.events import Origin
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.journal.records import StoredTransaction
 
@@ -24,6 +24,7 @@ INSTEAD_OF_NONE: dict[str, Any] = {
     "swa_pages": np.array([1], np.int64),
     "parent_stamp": 5,
     "swa_origin": Origin(None, 1),
+    "swa_sums": np.array([1], np.uint64),
 }
 """What an optional field says after an edit that found it empty."""
 
@@ -76,7 +77,7 @@ def _other_number(value: int, chance: random.Random, page: int) -> int:
     return int(value) + chance.choice([1, -1, page, -page, 7 * page])
 
 
-def _other_pages(value: Pages, chance: random.Random, page: int) -> Pages:
+def _other_array(value: Any, chance: random.Random, page: int) -> Any:
     if not len(value):
         return np.array([1], np.int64)
     how = chance.randrange(3)
@@ -86,7 +87,8 @@ def _other_pages(value: Pages, chance: random.Random, page: int) -> Pages:
     if how == 1 and value[at] != value[at - 1]:
         changed[[at, at - 1]] = value[[at - 1, at]]
     else:
-        changed[at] += chance.choice([1, -1])
+        # Checksums have no sign: taking one away from them is adding all ones.
+        changed[at] += np.array(chance.choice([1, -1])).astype(value.dtype)
     return changed
 
 
@@ -124,7 +126,7 @@ _OTHERS: list[tuple[Any, Callable[[Any, random.Random, int], Any]]] = [
     (bool, lambda value, chance, page: not value),
     (StrEnum, _other_member),
     (int | np.integer, _other_number),
-    (np.ndarray, _other_pages),
+    (np.ndarray, _other_array),
     (str, lambda value, chance, page: value + "x"),
     (bytes, _other_bytes),
     (tuple, _other_tuple),

@@ -37,6 +37,7 @@ def run_model(
     locked_recovery: Literal["remap", "skip"] = "remap",
     seed: int = 0,
     device: str = "cpu",
+    fingerprints: bool = False,
 ) -> RunReport:
     """The built-in workload, thinned, through a model; journaled and audited like any run."""
     setup = RunSetup(
@@ -48,6 +49,7 @@ def run_model(
             layout=layout_by_name(model),
             locked_recovery=locked_recovery,
             device=device,
+            fingerprints=fingerprints,
         ),
         settings=ENGINE.settings,
         database=str(database),

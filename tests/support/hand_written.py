@@ -19,6 +19,8 @@ from kvledger.core.events import (
     Checkpoint,
     Event,
     Evicted,
+    FingerprintReason,
+    KvFingerprinted,
     LockAcquired,
     LockReleased,
     NodeCreated,
@@ -67,9 +69,32 @@ def request_id(name: str | None) -> RequestId | None:
 
 
 def opened(
-    *, page_size: int = PAGE, window: int = WINDOW, full: int = 16, swa: int = 8, recovery: str = "remap"
+    *,
+    page_size: int = PAGE,
+    window: int = WINDOW,
+    full: int = 16,
+    swa: int = 8,
+    recovery: str = "remap",
+    config: dict[str, Any] | None = None,
 ) -> CacheOpened:
-    return CacheOpened(page_size, window, full, swa, recovery, {})
+    return CacheOpened(page_size, window, full, swa, recovery, config or {})
+
+
+def fingerprinted(
+    node: int,
+    reason: FingerprintReason,
+    full: Pages,
+    *,
+    sums: Sequence[int],
+    swa: Sequence[int] | None = None,
+) -> KvFingerprinted:
+    return KvFingerprinted(
+        NodeId(node),
+        reason,
+        full,
+        np.array(sums, np.uint64),
+        None if swa is None else np.array(swa, np.uint64),
+    )
 
 
 def allocated(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kvledger.api.told.events import Teller
 from kvledger.api.told.hiding import Hiding
+from kvledger.core import CacheConfig, HybridCache, KVLayout
 from kvledger.core.events import EVENTS, Event, EventsDropped, MappingSet, SwaRecovered
 from kvledger.journal import Journal
 from tests.support.private_tokens import live_privately
@@ -30,7 +31,7 @@ TELLING = {
 
 
 def recorded_events() -> list[Event]:
-    """What two runs record: a loaded cache, and a life with rollbacks, checkpoints and a reset."""
+    """What three runs record: a loaded cache, a life with rollbacks and a reset, fingerprinted KV."""
     with tempfile.TemporaryDirectory() as folder, Journal.open(Path(folder) / "run.db") as store:
         loaded = record_run(store, small_run(), name="loaded")
         with store.record(name="life") as recorder:
@@ -38,8 +39,27 @@ def recorded_events() -> list[Event]:
             request = cache.open_request("late", [1, 2, 3, 4])
             cache.reset()
             request.abort()
-        readers = (loaded, store.reader(recorder.journal_id))
+        with store.record(name="fingerprints") as fingerprints:
+            lock_fingerprinted(HybridCache(FINGERPRINTED, sink=fingerprints))
+        readers = (loaded, store.reader(recorder.journal_id), store.reader(fingerprints.journal_id))
         return [one.event for reader in readers for one in reader.events()]
+
+
+FINGERPRINTED = CacheConfig(
+    page_size=4,
+    sliding_window=8,
+    full_tokens=64,
+    swa_tokens=32,
+    layout=KVLayout(full_layers=(0,), swa_layers=(1,), kv_heads=1, head_dim=2),
+    fingerprints=True,
+)
+
+
+def lock_fingerprinted(cache: HybridCache) -> None:
+    """A node of three pages is locked and unlocked."""
+    tokens = list(range(12))
+    cache.insert(tokens, cache.alloc(12))
+    cache.release(cache.acquire(tokens))
 
 
 def examples() -> dict[str, object]:

@@ -39,12 +39,21 @@ def page_arrays(draw: st.DrawFn) -> vocabulary.Pages:
     return pages([start + i for start, length in runs for i in range(length)])
 
 
+def sums(*values: int) -> vocabulary.Sums:
+    """Read-only checksums, as events hold them."""
+    array = np.array(values, dtype=np.uint64)
+    array.setflags(write=False)
+    return array
+
+
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
     """What a field with this type hint can hold."""
     if get_origin(hint) in (Union, UnionType):
         (arm,) = [arm for arm in get_args(hint) if arm is not NoneType]
         return st.none() | values_of(arm)
     hint = getattr(hint, "__supertype__", hint)
+    if hint == vocabulary.Sums:
+        return st.lists(st.integers(0, 2**64 - 1), max_size=4).map(lambda values: sums(*values))
     if get_origin(hint) is np.ndarray:
         return page_arrays()
     if get_origin(hint) is tuple:
@@ -104,7 +113,10 @@ def facts(event: Event) -> tuple[Any, ...]:
     found: list[Any] = [event.kind]
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
-        found.append(("array", value.tolist()) if isinstance(value, np.ndarray) else (type(value), value))
+        if isinstance(value, np.ndarray):
+            found.append(("array", value.dtype.kind, value.tolist()))
+        else:
+            found.append((type(value), value))
     return tuple(found)
 
 

@@ -9,11 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvledger.core.errors import JournalError, JournalFormatError
-from kvledger.core.events import EVENTS, Cause, Evicted, NodeCreated, NodeDeleted, NodeTouched, Origin
+from kvledger.core.events import (
+    EVENTS,
+    Cause,
+    Evicted,
+    FingerprintReason,
+    KvFingerprinted,
+    NodeCreated,
+    NodeDeleted,
+    NodeTouched,
+    Origin,
+)
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.journal.arrays import pack_arrays, unpack_array
 from kvledger.journal.codec import decode, encode, encode_all
-from tests.support.stored_events import any_events, events_of, facts, page_arrays, pages, seeded
+from tests.support.stored_events import any_events, events_of, facts, page_arrays, pages, seeded, sums
 
 LEAF = NodeCreated(
     node=NodeId(7),
@@ -109,6 +119,28 @@ def test_decoded_arrays_are_read_only_int64() -> None:
 def test_an_array_that_cannot_be_stored_is_refused(array: Any) -> None:
     with pytest.raises(JournalError):
         encode(NodeDeleted(NodeId(1), None, Cause.CAPACITY, array, None, None))
+
+
+def test_checksums_are_stored_as_docs_format_says() -> None:
+    event = KvFingerprinted(
+        NodeId(7), FingerprintReason.LOCKED, pages([5, 6, 7]), sums(1, 2**64 - 1, 3), sums(4, 5, 6)
+    )
+    stored = encode(event)
+    assert stored.payload == ('{"full_pages":[3,1],"full_sums":3,"node":7,"reason":"locked","swa_sums":3}')
+    assert (
+        stored.blob
+        == np.array([5, 3], "<i4").tobytes() + np.array([1, 2**64 - 1, 3, 4, 5, 6], "<u8").tobytes()
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [np.array([1]), np.array([[1]], np.uint64), np.array([1], np.uint32), np.array([1.0]), [1], None, b""],
+    ids=["signed", "two dimensions", "narrow", "floats", "a list", "nothing", "bytes"],
+)
+def test_checksums_that_cannot_be_stored_are_refused(wrong: Any) -> None:
+    with pytest.raises(JournalError):
+        encode(KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([1]), wrong, None))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from kvledger.api.schemas.common import Runs
 from kvledger.api.schemas.payloads import PAYLOADS, UNTOLD
 from kvledger.api.told.events import Teller, told_text
-from kvledger.api.told.hiding import TOKENS_SHOWN, Hiding
+from kvledger.api.told.hiding import SUMS_SHOWN, TOKENS_SHOWN, Hiding
 from kvledger.api.told.runs import RUNS_SHOWN, read_runs, runs_of
 from kvledger.core.events import EVENTS, Origin, RolledBack
 from kvledger.core.ids import Seq, TxnId
@@ -94,7 +94,9 @@ def test_every_recorded_event_is_told_with_a_sentence_and_all_of_its_facts() -> 
         for field in dataclasses.fields(event):
             value: Any = getattr(event, field.name)
             shown: Any = getattr(told.data, field.name, None)
-            if isinstance(value, np.ndarray):
+            if isinstance(value, np.ndarray) and value.dtype == np.uint64:
+                assert (shown.count, shown.sums) == (len(value), None)
+            elif isinstance(value, np.ndarray):
                 assert shown.total == len(value)
                 assert [
                     n for first, count in shown.runs for n in range(first, first + count)
@@ -130,6 +132,14 @@ def test_tokens_are_counted_and_shown_only_where_they_are_kept_and_revealed() ->
     assert (told.count, len(told.ids or ())) == (TOKENS_SHOWN + 10, TOKENS_SHOWN)
 
 
+def test_checksums_of_kv_are_counted_and_shown_only_where_tokens_are_revealed() -> None:
+    sums = np.array([1, 2**64 - 1], np.uint64)
+    assert HIDDEN.hide.sums(sums).model_dump() == {"count": 2, "sums": None}
+    assert SHOWN.hide.sums(sums).sums == ("0000000000000001", "ffffffffffffffff")
+    told = SHOWN.hide.sums(np.zeros(SUMS_SHOWN + 10, np.uint64))
+    assert (told.count, len(told.sums or ())) == (SUMS_SHOWN + 10, SUMS_SHOWN)
+
+
 @pytest.mark.parametrize(
     ("reason", "cause", "told"),
     [
@@ -154,6 +164,10 @@ def test_words_that_may_quote_tokens_are_withheld(reason: str, cause: str, told:
     hidden: Any = HIDDEN.payload(event)
     shown: Any = SHOWN.payload(event)
     assert (hidden.reason, shown.reason) == (told, reason)
+    for teller, said in ((HIDDEN, told), (SHOWN, reason)):
+        sentence = teller.event(found(event)).sentence
+        assert sentence.startswith("3 events were undone: ")
+        assert sentence.endswith(f" ({said})") == bool(said)
 
 
 def test_operations_of_callers_are_withheld() -> None:

@@ -1,7 +1,8 @@
 """A private PostgreSQL server: a cluster of its own in a temporary folder, on a free port of loopback.
 
 It uses the binaries that Debian's `postgresql` installs and touches no cluster that is there already.
-PostgreSQL refuses to run as root, so for root it runs as another user of the system.
+PostgreSQL refuses to run as root, so for root it runs as another user of the system. It does not outlive the
+process that started it, however that one ends: a shell that waits for its end stops the server then.
 """
 
 import os
@@ -26,6 +27,17 @@ START_SECONDS = 60
 """A server that is not up by then will not come up."""
 
 ROLE = "kvledger"
+
+UNDERTAKER = """
+read -r _
+pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
+if [ -n "$pid" ]; then
+    kill -QUIT "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+fi
+rm -rf "$1"
+"""
+"""Waits until nobody holds the other end of its input, ends the server, removes its folder."""
 
 SETTINGS = "-c shared_buffers=32MB -c max_connections=60"
 """Small enough to stand beside anything else on a machine; connections for a few dozen recorders."""
@@ -119,18 +131,33 @@ def start_server(*, fsync: bool = False) -> Iterator[PostgresqlServer]:
     user = _other_user() if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="kvledger-postgresql-"))
     try:
-        if user is not None:
-            os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
-        server = PostgresqlServer(folder, bin_folder=bin_folder, user=user, fsync=fsync)
-        server.initialise()
-        server.start()
-        try:
-            yield server
-        finally:
-            if server.running:
-                server.stop(mode="immediate")
+        with _undertaker(folder):
+            if user is not None:
+                os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
+            server = PostgresqlServer(folder, bin_folder=bin_folder, user=user, fsync=fsync)
+            server.initialise()
+            server.start()
+            try:
+                yield server
+            finally:
+                if server.running:
+                    server.stop(mode="immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _undertaker(folder: Path) -> Iterator[None]:
+    """Somebody who stops the server in `folder` when this process ends before the block does.
+
+    In a session of its own, so that what ends a group of processes passes it by.
+    """
+    command = ["sh", "-c", UNDERTAKER, "sh", str(folder)]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd="/", start_new_session=True
+    ):
+        yield
 
 
 def find_binaries() -> Path:

@@ -12,7 +12,8 @@ import torch
 from kvledger.core import CacheConfig, KVLayout
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import FreePages
-from kvledger.core.pools import PoolChanges
+from kvledger.core.kv_checksum import KVChecksum
+from kvledger.core.pools import Fingerprints, PoolChanges
 
 
 class PagedMemory:
@@ -34,6 +35,9 @@ class PagedMemory:
         self._free_full = FreePages(config.full_pages)
         self._free_swa = FreePages(config.swa_pages)
         dtype = getattr(torch, layout.dtype)
+        self._device = torch.device(config.device)
+        elements = config.page_size * layout.kv_heads * layout.head_dim
+        self._checksum = KVChecksum(elements, dtype=dtype, device=self._device)
         first = float("nan") if poison else 0.0
         for layers, pages in (
             (layout.full_layers, config.full_pages),
@@ -69,6 +73,24 @@ class PagedMemory:
     def available(self) -> tuple[int, int]:
         """Free pages (full, swa)."""
         return self._free_full.count, self._free_swa.count
+
+    # KVFingerprinter
+
+    def fingerprint(self, full: Pages, swa: Pages, /) -> Fingerprints:
+        """Checksums of the KV of Full pages, and of the SWA pages beside them: uint64[n, 2]."""
+        if self._device.type == "cuda":
+            # The scheduler computes on a stream of its own: what it was told to write has to be there.
+            torch.cuda.synchronize(self._device)
+        there = np.flatnonzero(swa)
+        checksums: Fingerprints = np.zeros((len(full), 2), dtype=np.uint64)
+        for side, rows, layers, pages in (
+            (0, slice(None), self._layout.full_layers, full),
+            (1, there, self._layout.swa_layers, swa[there]),
+        ):
+            tensors = [kv[layer] for layer in sorted(layers) for kv in (self.k, self.v)]
+            index = torch.from_numpy(pages.copy()).to(self._device)
+            checksums[rows, side] = self._checksum.of(tensors, index)
+        return checksums
 
     # What the model uses.
 

@@ -37,6 +37,7 @@ def shared_prefixes(
     tokens: TokenPolicy = "full",
     token_key: bytes | None = None,
     poison: bool = False,
+    fingerprints: bool = False,
 ) -> "SharedPrefixes":
     """Let the continuous batching of a hybrid model share prefixes; use the result in a `with` statement.
 
@@ -44,7 +45,8 @@ def shared_prefixes(
     `page_size` tokens; `page_size` and `num_blocks` of a ContinuousBatchingConfig then mean nothing.
     `journal` is the URL or path of the database that a new journal `name` is added to, None for no journal;
     `durability`, `tokens` and `token_key` as in `Journal.record`. With `poison` freed KV becomes NaN, which
-    shows in the logits of whoever reads it.
+    shows in the logits of whoever reads it. With `fingerprints` the journal gets checksums of locked KV for
+    its audit to compare, and every page is read when it is locked and unlocked.
 
     Raises UnsupportedSetup for a version of transformers or a model it does not work with, pydantic's
     ValidationError for sizes that make no cache.
@@ -60,6 +62,7 @@ def shared_prefixes(
         swa_tokens=swa_tokens,
         device=str(model.device),
         layout=layout,
+        fingerprints=fingerprints,
     )
     recording = Recording(journal, name, durability, tokens, token_key)
     return SharedPrefixes(model, config, recording, poison=poison)

@@ -7,7 +7,7 @@ passing what is left for the whole.
 from dataclasses import dataclass
 
 from kvledger.core.ids import Seq
-from kvledger.journal.questions import Beginning, LookUpSource
+from kvledger.journal.lookups.questions import Beginning, LookUpSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import CacheReset, EventsDropped, RecoveryMode, RolledBack, SwaRecovered
 from kvledger.core.ids import Seq
-from kvledger.journal.history import anomalies
-from kvledger.journal.questions import LAST_SEQ, EventFilter, LookUpSource
+from kvledger.journal.lookups.history import anomalies
+from kvledger.journal.lookups.questions import LAST_SEQ, EventFilter, LookUpSource
 
 MAX_BUCKETS = 4_096
 """More than any screen has columns."""
@@ -17,7 +17,8 @@ MAX_BUCKETS = 4_096
 class Mark:
     """How many events of each sort stand in one bucket.
 
-    `rollbacks` of any cause; `anomalies` as in history.py, refused and failed rollbacks among them;
+    `rollbacks` of any cause, healthy ones too; `anomalies` as in history.py, refused and failed rollbacks
+    among them;
     `recoveries_locked` are recoveries of a tombstone under a lock that were kept; `gaps` counts
     `events_dropped`, which stand right behind the seqs that were not stored.
     """

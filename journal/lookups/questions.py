@@ -1,6 +1,6 @@
 """What can be asked of a journal, and what is found: the contract of every look-up.
 
-A database answers by its indexes (lookup.py, transactions.py), exported files by a walk (export/lookup.py);
+A database answers by its indexes (events.py, transactions.py), exported files by a walk (export/lookup.py);
 the same question has the same answer. Answers come in order of seq, oldest or newest first, and can be cut
 anywhere: the seq of the last event seen, or the number of the last transaction, is the cursor from which to
 go on.
@@ -8,16 +8,15 @@ go on.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import EVENTS, Event
 from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
 from kvledger.journal.chain import ChainHead
+from kvledger.journal.info import JournalInfo
+from kvledger.journal.models import fits_a_column
 from kvledger.journal.records import JournalSource
-
-if TYPE_CHECKING:
-    from kvledger.journal.reader import JournalInfo
 
 LAST_SEQ = 2**63 - 1
 """No seq, number or time of a store is greater."""
@@ -131,7 +130,7 @@ class Beginning:
 class LookUpSource(JournalSource, Protocol):
     """One journal that can be looked into. Safe while it is written."""
 
-    info: "JournalInfo"
+    info: JournalInfo
 
     @property
     def indexed(self) -> bool:
@@ -196,16 +195,8 @@ def check_question(wanted: EventFilter | TransactionFilter, limit: int | None) -
         if number is not None and not -LAST_SEQ <= number <= LAST_SEQ:
             raise InvalidArgument(f"{number} is no number that a journal can hold")
     for name in names:
-        if name is not None and not _is_text(name):
+        if name is not None and not fits_a_column(name):
             raise InvalidArgument(f"{name[:40]!r} is no name that a journal can hold")
-
-
-def _is_text(name: str) -> bool:
-    """Whether every database's column can hold it."""
-    try:
-        return b"\0" not in name.encode()
-    except UnicodeEncodeError:
-        return False
 
 
 def span_of(

@@ -29,8 +29,8 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.core.ids import NodeId, RequestId, Seq
+from kvledger.journal.lookups.questions import EventFilter, FoundEvent, LookUpSource, check_question
 from kvledger.journal.places import CALLER
-from kvledger.journal.questions import EventFilter, FoundEvent, LookUpSource, check_question
 from kvledger.journal.restore import decode_state
 from kvledger.journal.state import State
 

@@ -1,6 +1,6 @@
 """Histories: what befell a node or a request, and everything that somebody should look at.
 
-Look-ups over the events alone (lookup.py); who held a page is in tenures.py.
+Look-ups over the events alone (events.py); who held a page is in tenures.py.
 """
 
 import heapq
@@ -16,9 +16,12 @@ from kvledger.core.events import (
     RolledBack,
 )
 from kvledger.core.ids import NodeId, RequestId, Seq
-from kvledger.journal.beginning import Unseen, unseen
-from kvledger.journal.births import Chapter, birth, chapters
-from kvledger.journal.questions import EventFilter, FoundEvent, LookUpSource, check_question, span_of
+from kvledger.journal.lookups.beginning import Unseen, unseen
+from kvledger.journal.lookups.births import Chapter, birth, chapters
+from kvledger.journal.lookups.questions import EventFilter, FoundEvent, LookUpSource, check_question, span_of
+
+HEALTHY_ROLLBACKS = frozenset({RollbackCause.CALLER, RollbackCause.SKIPPED})
+"""What was asked for, and what a cache that skips locked recovery refuses as its policy says: no anomaly."""
 
 
 def node_history(
@@ -105,9 +108,9 @@ def anomalies(
 ) -> Iterator[tuple[FoundEvent, str]]:
     """What somebody should look at, in order: each event with a sentence.
 
-    Rollbacks that were refused or skipped by a commit or caused by an error, calls that a reset made
-    meaningless, locks that a reset cut, and events that were not stored. Cost: O(rollbacks, ignored calls and
-    locks cut by resets between the cursors), up to the limit.
+    Rollbacks of what a commit refused and of what an error ended, calls that a reset made meaningless, locks
+    that a reset cut, and events that were not stored; not the rollbacks of `HEALTHY_ROLLBACKS`. Cost:
+    O(rollbacks, ignored calls and locks cut by resets between the cursors), up to the limit.
     """
     check_question(EventFilter(), limit)
     low, high = span_of(first_seq, last_seq, after=after_seq, before=before_seq)
@@ -152,11 +155,29 @@ def _cut_by_resets(source: LookUpSource, low: int, high: int, *, newest_first: b
         )
 
 
+def undone_seqs(seq: Seq, event: RolledBack) -> tuple[Seq, Seq] | None:
+    """The first and last seq that a `rolled_back` at `seq` undid, both included; None for nothing.
+
+    It names ordinals of its transaction, and stands at the ordinal where they end.
+    """
+    if event.first >= event.end:
+        return None
+    return Seq(seq - event.end + event.first), Seq(seq - 1)
+
+
+def _undone(seq: Seq, event: RolledBack) -> str:
+    undone = undone_seqs(seq, event)
+    if undone is None:
+        return "nothing was undone"
+    first, last = undone
+    return f"event {first} was undone" if first == last else f"events {first} to {last} were undone"
+
+
 def _anomaly(found: FoundEvent) -> str | None:
     event = found.event
-    if isinstance(event, RolledBack) and event.cause is not RollbackCause.CALLER:
+    if isinstance(event, RolledBack) and event.cause not in HEALTHY_ROLLBACKS:
         reason = f": {event.reason}" if event.reason else ""
-        return f"{event.end - event.first} events were undone, cause {event.cause.value}{reason}"
+        return f"{_undone(found.seq, event)}, cause {event.cause.value}{reason}"
     if isinstance(event, CallIgnored):
         return f"{event.call} came after a reset and changed nothing"
     if isinstance(event, EventsDropped):

@@ -9,8 +9,8 @@ from typing import Any
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.ids import LeaseId, NodeId, RequestId, Seq, TxnId
-from kvledger.journal.births import acquisitions
-from kvledger.journal.questions import LookUpSource
+from kvledger.journal.lookups.births import acquisitions
+from kvledger.journal.lookups.questions import LookUpSource
 
 MAX_LEASES = 1_000
 """Leases of one question: each costs some twenty reads of an index, a few milliseconds."""

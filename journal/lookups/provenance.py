@@ -12,8 +12,8 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.core.ids import NodeId, Seq
-from kvledger.journal.births import Chapter, chapters
-from kvledger.journal.questions import EventFilter, FoundEvent, LookUpSource
+from kvledger.journal.lookups.births import Chapter, chapters
+from kvledger.journal.lookups.questions import EventFilter, FoundEvent, LookUpSource
 
 _TELLING = (NodeCreated, NodeSplit, NodeDeleted, SwaTombstoned, SwaRecovered)
 """Events that bring a node pages, or take them."""

@@ -15,16 +15,19 @@ import sqlalchemy as sa
 
 from kvledger.core.events import RolledBack
 from kvledger.core.ids import RequestId, Seq, TxnId
-from kvledger.journal.database import database_errors
-from kvledger.journal.lookup import times_within
-from kvledger.journal.models import EventRow, TransactionRow
-from kvledger.journal.questions import LAST_SEQ, FoundTransaction, TransactionFilter, check_question, span_of
+from kvledger.journal.database import read_rows
+from kvledger.journal.lookups.questions import (
+    LAST_SEQ,
+    FoundTransaction,
+    TransactionFilter,
+    check_question,
+    span_of,
+)
+from kvledger.journal.lookups.seqs import times_within
+from kvledger.journal.models import ROLLED_BACK, EventRow, TransactionRow
 
 BATCH_TRANSACTIONS = 512
 """Rows of one read: some hundred bytes each."""
-
-ROLLED_BACK = "rolled_back"
-"""What the status of a transaction reads of which nothing was kept."""
 
 _COLUMNS = (
     TransactionRow.number,
@@ -75,7 +78,7 @@ class TransactionLookUp:
             found = self._these(self._with_rollbacks(bounds, batch, newest_first), conditions, newest_first)
         else:
             found = self._in_order(bounds, conditions, batch, newest_first)
-        yield from map(_found, islice(found, limit))
+        yield from map(found_transaction, islice(found, limit))
 
     def _in_order(
         self, bounds: tuple[int, int], conditions: Sequence[Any], batch: int, newest_first: bool
@@ -179,8 +182,7 @@ class TransactionLookUp:
         return int(first[0][0]), int(last[0][0]) + int(last[0][1]) - 1
 
     def _rows(self, query: Any) -> Sequence[Any]:
-        with database_errors("the journal cannot be read"), self._engine.connect() as connection:
-            return connection.execute(query).all()
+        return read_rows(self._engine, query)
 
 
 def _conditions(wanted: TransactionFilter) -> Iterator[Any]:
@@ -201,7 +203,10 @@ def _conditions(wanted: TransactionFilter) -> Iterator[Any]:
         yield first <= wanted.last_seq
 
 
-def _found(row: Any) -> FoundTransaction:
+def found_transaction(row: Sequence[Any]) -> FoundTransaction:
+    """What is told of a row of number, op, request_id, status, reason, time_us, first_seq, event_count and
+    duration_us.
+    """
     number, op, request, status, reason, time_us, first_seq, count, duration_us = row
     return FoundTransaction(
         number=TxnId(number),

@@ -11,7 +11,7 @@ from typing import Any
 
 from kvledger.core.events import LockAcquired, NodeCreated, NodeSplit
 from kvledger.core.ids import NodeId, Seq
-from kvledger.journal.questions import EventFilter, FoundEvent, LookUpSource
+from kvledger.journal.lookups.questions import EventFilter, FoundEvent, LookUpSource
 
 
 @dataclass(frozen=True, slots=True)

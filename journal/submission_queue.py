@@ -1,0 +1,177 @@
+"""The bounded queue between a cache's thread and the writer's: what waits, what is stored, who must be woken.
+
+The queue never drops: when it is full, `put` waits. One lock guards all of it; where a method says that the
+lock is held, its caller holds it. Single counters may be read without it.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from kvledger.core.errors import JournalError
+from kvledger.core.sinks import TransactionRecord
+from kvledger.journal.outage import take_batch
+from kvledger.journal.rows import Submission
+
+BATCH_EVENTS = 4_096
+"""Events in one database transaction, unless a single transaction has more: long enough to pay for the
+commit, short enough that readers and the process's memory do not notice."""
+
+LINGER_SECONDS = 0.02
+"""How long the writer lets a batch fill before it starts, when nobody waits for it."""
+
+
+class SubmissionQueue:
+    """Holds up to `limit` events, or one transaction that has more.
+
+    `accepted` and `settled` count transactions, taken here and done with by the writer; `events` are those in
+    between. `last_seq` and `durable_seq` are the seqs of the last event accepted and of the last on disk.
+    `failure` ends the recording.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.lock = threading.Lock()
+        self.events = 0
+        self.accepted = 0
+        self.settled = 0
+        self.last_seq = 0
+        self.durable_seq = 0
+        self.stalls = 0
+        self.closing = False
+        self.retry_due = False
+        self.failure: JournalError | None = None
+        self._work = threading.Condition(self.lock)
+        self._progress = threading.Condition(self.lock)
+        self._waiting: deque[Submission] = deque()
+        self._wanted = 0
+        self._writer_sleeps = False
+        self._store_is_away = False
+
+    def refuse_if_over(self) -> None:
+        """Raise JournalError when nothing more is taken. The lock is held."""
+        if self.failure is not None:
+            raise self.raised()
+        if self.closing:
+            raise JournalError("the recorder is closed")
+
+    def raised(self) -> JournalError:
+        """What a call is told of the failure."""
+        return JournalError(
+            f"recording stopped after seq {self.durable_seq} and stores nothing more: {self.failure}"
+        )
+
+    def put(self, transaction: TransactionRecord, *, count: int, duration_us: int | None) -> None:
+        """Take a transaction of `count` events, once there is room for it. The lock is held.
+
+        Raises JournalError as `refuse_if_over` does, then also when the recording ended meanwhile.
+        """
+        if self.events and self.events + count > self.limit:
+            self.stalls += 1
+        while self.events and self.events + count > self.limit:
+            self._wanted = self.accepted
+            self._work.notify()
+            self._progress.wait()
+            self.refuse_if_over()
+        self._waiting.append(Submission(transaction, time.time_ns() // 1000, duration_us))
+        self.events += count
+        self.accepted += 1
+        self.last_seq += count
+        if self._writer_sleeps:
+            self._work.notify()
+
+    def wait_for_all(self) -> None:
+        """Wait until all that was accepted is stored, or the store is away. The lock is held.
+
+        Raises JournalError when the writer failed before that.
+        """
+        accepted = self.accepted
+        while self.settled < accepted and not self._store_is_away:
+            if self.failure is not None:
+                raise self.raised()
+            self._wanted = max(self._wanted, accepted)
+            self._work.notify()
+            self._progress.wait()
+
+    def wait_or_withdraw(self, count: int) -> None:
+        """As `wait_for_all`, behind a `put` of `count` events, which an interrupted wait withdraws."""
+        try:
+            self.wait_for_all()
+        except JournalError:
+            raise
+        except BaseException:
+            # An interrupt reaches the cache as a refusal and it undoes the transaction, which therefore
+            # must not be stored. If the writer has it already, journal and cache have parted for good.
+            if self._waiting:
+                self._waiting.pop()
+                self.events -= count
+                self.accepted -= 1
+                self.last_seq -= count
+            else:
+                self.failure = JournalError("an append was interrupted while it was being stored")
+            raise
+
+    def close(self) -> None:
+        """Take nothing more, and let the writer store what waits. The lock is held."""
+        self.closing = True
+        self._work.notify()
+
+    def take(self) -> list[Submission] | None:
+        """Wait for work and take a batch of it; None once the recorder is closing and drained, or has failed.
+
+        The batch is empty when it is only time to try the store again.
+        """
+        with self.lock:
+            while not self._waiting and not self.closing and not self.retry_due:
+                self._writer_sleeps = True
+                self._work.wait()
+                self._writer_sleeps = False
+            if self.failure is not None or (self.closing and not self._waiting):
+                return None
+            hurry = self.closing or self.retry_due or self._wanted > self.settled
+            if self.events < BATCH_EVENTS and not hurry:
+                self._work.wait(LINGER_SECONDS)
+            batch = take_batch(self._waiting, BATCH_EVENTS)
+            for _ in batch:
+                self._waiting.popleft()
+            return batch
+
+    @property
+    def idle(self) -> bool:
+        """Whether the writer may use its time for something else: nothing waits, and nobody is closing."""
+        return not self._waiting and not self.closing
+
+    def settle(self, batch: Sequence[Submission], *, durable_seq: int) -> None:
+        """Nobody has to wait for `batch` any more: it is stored, held or given up."""
+        with self.lock:
+            self.settled += len(batch)
+            self.events -= sum(len(item.record.events) for item in batch)
+            self.durable_seq = durable_seq
+            self._progress.notify_all()
+
+    def store_went_away(self) -> None:
+        """An outage begins: nobody waits for the disk while it lasts. The lock is held."""
+        self._store_is_away = True
+
+    def call_for_retry(self) -> None:
+        """Wake the writer to try the store again; from any thread."""
+        with self.lock:
+            self.retry_due = True
+            self._work.notify()
+
+    def store_caught_up(self, *, durable_seq: int) -> None:
+        """An outage is over, and all that it held is stored or given up. The lock is held."""
+        self._store_is_away = False
+        self.durable_seq = durable_seq
+        # The events that tell of gaps have taken seqs of their own.
+        self.last_seq = durable_seq + self.events
+        self._progress.notify_all()
+
+    def fail(self, error: JournalError, *, durable_seq: int) -> None:
+        """End the recording; the first failure is the one that is told."""
+        with self.lock:
+            if self.failure is None:
+                self.failure = error
+            self.durable_seq = durable_seq
+            self._progress.notify_all()
