@@ -93,7 +93,7 @@ class AccessLayer:
         if refused is not None:
             return refused
         origin = headers.get("origin")
-        if scope["method"] not in SAFE_METHODS and origin is not None and urlsplit(origin).netloc != host:
+        if scope["method"] not in SAFE_METHODS and origin is not None and _site(origin) != host:
             return problem_response(
                 Refusal(
                     403, title="Another site", detail="a page of another site may not start anything here"
@@ -147,6 +147,14 @@ class AccessLayer:
             COOKIE, self._pass, path="/", httponly=True, samesite="strict", secure=scope["scheme"] == "https"
         )
         return response
+
+
+def _site(origin: str) -> str | None:
+    """Name and port in an Origin header; None where it is no address at all."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _unauthorized(detail: str) -> Response:

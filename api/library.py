@@ -2,21 +2,28 @@
 
 Owns nothing of the store: whoever opened it closes it. A journal is followed from the first time that it is
 asked for, the recorder's own or the newest one from the start; where more are asked for than may be
-followed at once, the one that was asked for longest ago is let go.
+followed at once, the one that was asked for longest ago is let go. Where the store's file was removed nothing
+is told any more, and where another one was put in its place all is begun anew: a connection would go on
+reading what is not there.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from kvledger.api.problems import unavailable, unknown
 from kvledger.api.projection import Listener, LiveBus, Pace, Timeline
 from kvledger.api.told.hiding import Hiding
-from kvledger.core.errors import UnknownJournal
+from kvledger.core.errors import StoreUnavailable, UnknownJournal
 from kvledger.core.ids import Seq
 from kvledger.journal import Journal, JournalInfo, JournalReader
+from kvledger.journal.database import backend_of
+
+StoreFile = tuple[int, int] | None
+"""What tells the file of a store from another one in its place; a server has none."""
 
 FOLLOWED_JOURNALS = 8
 """Journals followed at once: each holds a state and its snapshots in memory."""
@@ -88,6 +95,9 @@ class Library:
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._closed = False
+        self._file: StoreFile = None
+        with suppress(StoreUnavailable):
+            self._file = self._file_now()
 
     def listen(
         self, make: Callable[[JournalInfo], Listener], *, forget: Callable[[int], None] | None = None
@@ -121,8 +131,19 @@ class Library:
         for opened in ending:
             opened.timeline.stop()
 
+    def check_store(self, file: StoreFile) -> None:
+        """Raise StoreUnavailable where the file of the store is gone, or is not what `opened_file` told."""
+        if self._file_now() != file:
+            raise StoreUnavailable("another file was put in place of the database")
+
+    @property
+    def opened_file(self) -> StoreFile:
+        """What tells the file that is read from another one; None for a server."""
+        return self._file
+
     def journals(self) -> tuple[JournalInfo, ...]:
         """Every journal of the store, oldest first."""
+        self._begin_anew_where_replaced()
         return self.store.list()
 
     def followed(self) -> tuple[OpenedJournal, ...]:
@@ -135,6 +156,7 @@ class Library:
 
         JournalFormatError for one that this version cannot read, StoreUnavailable where the database is away.
         """
+        self._begin_anew_where_replaced()
         found = self.opened_before(journal_id)
         if found is not None:
             return found
@@ -147,9 +169,34 @@ class Library:
         return found
 
     def opened_before(self, journal_id: int) -> OpenedJournal | None:
-        """One journal if it is followed and known already, without a look at the store. Never waits."""
+        """One journal if it is followed and known already, and the store's file is the same. Never waits.
+
+        Raises StoreUnavailable where the file is gone.
+        """
+        if self._file_now() != self._file:
+            return None
         found = self._known(journal_id)
         return None if found is None or found.info.config is None else found
+
+    def _file_now(self) -> StoreFile:
+        seen = backend_of(self.store.url).file(self.store.url)
+        return None if seen is None else seen.identity
+
+    def _begin_anew_where_replaced(self) -> None:
+        """Forget all that was read of a file in whose place another one stands. Raises where none does."""
+        if self._file_now() == self._file:
+            return
+        with self._opening:
+            now = self._file_now()
+            if now == self._file:
+                return
+            self._file = now
+            # Its connections are of the file before; new ones are made as they are needed.
+            self.store.close()
+            with self._lock:
+                let_go = list(self._opened.values())
+                self._opened.clear()
+            self._let_go(let_go)
 
     def _known(self, journal_id: int) -> OpenedJournal | None:
         with self._lock:
@@ -172,7 +219,10 @@ class Library:
                     let_go.append(self._oldest())
         if closed:
             opened.timeline.stop()
-        for old in let_go:
+        self._let_go(let_go)
+
+    def _let_go(self, journals: Sequence[OpenedJournal]) -> None:
+        for old in journals:
             old.timeline.stop()
             for forget in self._forgetters:
                 forget(old.id)
@@ -197,6 +247,7 @@ class Library:
             listeners=[make(reader.info) for make in self._listeners],
             bus=None if live is None else self._bus,
             pace=self._pace,
+            told=self.hide.message,
         )
         timeline.start()
         return OpenedJournal(reader.info, reader, timeline, live)

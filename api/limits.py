@@ -1,7 +1,8 @@
 """How much one client may ask, and how large: sizes of address, query and body, and requests a second.
 
-Sizes are refused before anything is read of what exceeds them; a body that does not say how long it is is
-counted as it comes. The rate is each client address's own.
+A body that is too large is refused by what it says of its length, and counted as it comes where it says
+nothing. What is left of it is read and thrown away, up to a bound: a connection that is closed over unread
+bytes is reset, and its client would never see the refusal. The rate is each client address's own.
 """
 
 import math
@@ -18,6 +19,9 @@ from kvledger.api.access import OPEN_PATHS
 from kvledger.api.problems import Refusal, problem_response, too_many
 from kvledger.api.settings import ApiSettings
 
+THROWN_AWAY_BYTES = 64 * 2**20
+"""Of a body that is refused: more than is sent by mistake, and read in a fraction of a second."""
+
 
 class SizeLayer:
     """Refuses addresses (414) and bodies (413) that are larger than any sensible one."""
@@ -33,6 +37,8 @@ class SizeLayer:
             return
         refusal = self._refusal(scope)
         if refusal is not None:
+            if refusal.status == 413 and "expect" not in Headers(scope=scope):
+                await _throw_away(receive)
             await problem_response(refusal)(scope, receive, send)
             return
         taken = 0
@@ -42,6 +48,8 @@ class SizeLayer:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._body_bytes:
+                if message.get("more_body"):
+                    await _throw_away(receive)
                 # An HTTPException: whoever reads the body passes on no other error as it is.
                 raise HTTPException(413, detail=self._too_large())
             return message
@@ -66,6 +74,15 @@ class SizeLayer:
 
     def _too_large(self) -> str:
         return f"a body has at most {self._body_bytes:,} bytes"
+
+
+async def _throw_away(receive: Receive) -> None:
+    """Read the rest of a body, up to THROWN_AWAY_BYTES, and keep nothing of it."""
+    left, more = THROWN_AWAY_BYTES, True
+    while more and left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        more = message["type"] == "http.request" and message.get("more_body", False)
 
 
 class RateLayer:

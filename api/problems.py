@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from kvledger.api.schemas.common import Problem
+from kvledger.api.told.hiding import Hiding
 from kvledger.core.errors import (
     CacheError,
     InvalidArgument,
@@ -24,6 +25,9 @@ from kvledger.core.errors import (
 )
 
 PROBLEM_TYPE = "application/problem+json"
+
+RETRY_EMPTY_SECONDS = 1
+"""When to ask again for the state of a journal that has none: its cache is opened in a moment, if ever."""
 
 RETRY_STORE_SECONDS = 5
 """When to ask again while the database is away: about as long as a server takes to come back."""
@@ -63,6 +67,16 @@ def pruned(detail: str) -> Refusal:
     return Refusal(410, title="Pruned", detail=detail)
 
 
+def not_json() -> Refusal:
+    """415: a body that does not say that it is JSON."""
+    return Refusal(
+        415,
+        title="Not JSON",
+        detail="the body has to be JSON and to say so: send the header Content-Type: application/json",
+        headers={"Accept": "application/json"},
+    )
+
+
 def invalid(detail: str) -> Refusal:
     """422: a request that no state of the journal could make valid."""
     return Refusal(422, title="Invalid request", detail=detail)
@@ -79,6 +93,16 @@ def unavailable(detail: str, *, retry_after_s: int = RETRY_STORE_SECONDS) -> Ref
     """503: not now."""
     return Refusal(
         503, title="Not available", detail=detail, headers={"Retry-After": str(max(1, retry_after_s))}
+    )
+
+
+def nothing_recorded() -> Refusal:
+    """503: the journal has no state before its cache is opened."""
+    return Refusal(
+        503,
+        title="Nothing recorded",
+        detail="this journal has no transaction yet: there is a state as soon as its cache was opened",
+        headers={"Retry-After": str(RETRY_EMPTY_SECONDS)},
     )
 
 
@@ -100,6 +124,10 @@ def install_problems(app: FastAPI) -> None:
 
     def refused(request: Request, error: Exception) -> Response:
         refusal = refusal_of(error)
+        if isinstance(error, JournalError) and not isinstance(error, StoreUnavailable):
+            # A journal that cannot be read quotes the cell that is damaged, whatever stands there.
+            hide: Hiding = app.state.library.hide
+            refusal.detail = hide.message(refusal.detail)
         if refusal.status == 405:
             refusal.headers.update(_allowed(app, request.url.path))
         return problem_response(refusal)

@@ -1,16 +1,20 @@
 """The server around the application: uvicorn, set up so that it tells nobody what must not be told.
 
 Addresses are not logged, because one may hold a token. When it goes down the event streams end first: they
-would never end by themselves, and uvicorn waits for every answer.
+would never end by themselves, and uvicorn waits for every answer. A child that a process forks gets no part
+of it: a socket that listens in two processes would take connections that nobody answers.
 """
 
 import asyncio
+import os
 import socket
+import weakref
 
 import uvicorn
 from fastapi import FastAPI
 
 from kvledger.api.access import TokenRequired, is_loopback
+from kvledger.api.connections import PatientConnection
 from kvledger.api.settings import ApiSettings
 from kvledger.api.streams import Streams
 from kvledger.core.errors import CacheError
@@ -31,6 +35,23 @@ BACKLOG = 128
 """Connections that may wait to be accepted."""
 
 
+_LISTENING: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+"""The sockets that services of this process listen at."""
+
+
+def _forget_listening() -> None:
+    """In a child that was forked: the parent alone listens."""
+    for listening in _LISTENING:
+        listening.close()
+
+
+os.register_at_fork(after_in_child=_forget_listening)
+
+
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that mean all of a machine's, which nobody can open, and the one that is always among them."""
+
+
 class CannotListen(CacheError):
     """The address that the service was to listen at cannot be had."""
 
@@ -45,10 +66,13 @@ class Service(uvicorn.Server):
         self._streams = streams
         self._socket: socket.socket | None = None
         self.url = ""
-        """Where it listens, known from `listen` on."""
+        """Where it can be opened on this machine, known from `listen` on."""
+        self.is_everywhere = False
+        """Whether it listens at every address of this machine; then `url` has the loopback one."""
         super().__init__(
             uvicorn.Config(
                 app,
+                http=PatientConnection,
                 access_log=False,
                 log_config=None,
                 log_level="warning",
@@ -83,7 +107,10 @@ class Service(uvicorn.Server):
             bound.close()
             raise TokenRequired(f"{host!r} is {name}, not a loopback address: set a token")
         self._socket = bound
-        self.url = f"http://[{name}]:{taken}" if ":" in name else f"http://{name}:{taken}"
+        _LISTENING.add(bound)
+        self.is_everywhere = name in EVERYWHERE
+        opened = EVERYWHERE.get(name, name)
+        self.url = f"http://[{opened}]:{taken}" if ":" in opened else f"http://{opened}:{taken}"
         return self.url
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:

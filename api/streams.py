@@ -8,7 +8,7 @@ down: nothing else would, they have no end of their own.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -95,6 +95,8 @@ class Listening:
     wanted: EventFilter
     after: int
     not_here_before: int | None = None
+    check_store: Callable[[], None] = lambda: None
+    """Raises a JournalError where the store is not any more what the stream began with."""
 
 
 class EventStream(EventSourceResponse):
@@ -150,13 +152,15 @@ async def _sent(
                 yield _message("head", Head(last_seq=after))
     except JournalError as error:
         # Who comes back for the rest is told in a problem document why there is none.
-        log.warning("an event stream ends behind seq %s: %s", after, error)
+        message = listening.teller.hide.message(str(error))
+        log.warning("an event stream ends behind seq %s: %s", after, message)
     finally:
         unsubscribe()
 
 
 def _read(listening: Listening, after: int) -> tuple[list[tuple[int, str]], int | None]:
     """The next events behind `after`, told, and how far was looked; None where there are more at once."""
+    listening.check_store()
     reader = listening.opened.reader
     head = int(reader.head().seq)
     found = list(reader.find(listening.wanted, limit=BATCH_EVENTS, after_seq=after))

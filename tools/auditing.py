@@ -52,7 +52,8 @@ def audit_stored(evidence: Evidence, *, progress: Progress | None = None) -> Ver
     with ExitStack() as opened:
         case = _open(evidence, opened)
         verdict = case.judge(progress)
-        return verdict.model_copy(update={"tail": case.check.tail, "notes": case.check.notes()})
+        notes = (*verdict.notes, *case.check.notes())
+        return verdict.model_copy(update={"tail": case.check.tail, "notes": notes})
 
 
 def audit_chain(evidence: Evidence) -> ChainReport:

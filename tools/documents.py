@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from kvledger.tools.locks import HolderDocument
+
 
 class Picture(BaseModel):
     """What all documents share: `seq` is the transaction boundary they show."""
@@ -89,6 +91,13 @@ class NodePicture(Picture):
     swa_pages: list[int] | None
 
 
+class LockedNodePicture(NodePicture):
+    """One node with the leases that lock it, oldest first: the first of `holders_total`."""
+
+    holders: list[HolderDocument]
+    holders_total: int
+
+
 class TreePicture(Picture):
     """All nodes, parents before children."""
 
@@ -96,13 +105,16 @@ class TreePicture(Picture):
 
 
 class SlotPicture(Picture):
-    """Where one Full slot is: `place` says which of the other fields apply."""
+    """Where one Full slot is: `place` says which of the other fields apply.
+
+    `position` is that of the token in the slot, `beside` the SWA slot that stands beside it.
+    """
 
     slot: int
     page: int
     offset: int
     place: Literal["free", "deferred", "tree", "request", "caller"]
-    swa_page: int | None
+    beside: int | None
     node: int | None
     request: str | None
     position: int | None
@@ -110,7 +122,10 @@ class SlotPicture(Picture):
 
 
 class RequestPicture(Picture):
-    """An open request: positions [0, protected) lie on its locked path, the rest of the row is its own."""
+    """An open request: positions [0, protected) lie on its locked path, the rest of the row is its own.
+
+    `locked_since_seq` and `locked_since` (UTC) are when its lease was given: None where that is not stored.
+    """
 
     request: str
     namespace: str
@@ -120,6 +135,8 @@ class RequestPicture(Picture):
     node: int | None
     protected: int
     swa_from: int | None
+    locked_since_seq: int | None
+    locked_since: str | None
     row_tokens: int
     row_pages: list[int]
 

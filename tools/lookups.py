@@ -1,4 +1,4 @@
-"""Documents about stored events, and about the hands that a page went through: what look-ups print."""
+"""Documents about stored events, transactions and differences: what look-ups print, a page at a time."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -8,12 +8,15 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.journal import FoundEvent, FoundTransaction, LookUpSource
-from kvledger.journal.beginning import Unseen
+from kvledger.core.events import RollbackCause, RolledBack
+from kvledger.journal import FoundEvent, FoundTransaction, JournalInfo, LookUpSource
 from kvledger.journal.difference import Difference
+from kvledger.journal.lookups.beginning import Unseen
+from kvledger.journal.lookups.history import undone_seqs
 from kvledger.journal.schema import view_event
-from kvledger.journal.tenures import Side, Tenure
 from kvledger.journal.tokens import TokenPolicy
+from kvledger.tools.namespaces import Namespaces
+from kvledger.tools.private_text import told_op, told_reason
 
 T = TypeVar("T")
 
@@ -22,7 +25,10 @@ RANGES_SHOWN = 6
 
 
 class EventDocument(BaseModel):
-    """One stored event with its transaction; `time` is UTC."""
+    """One stored event with its transaction; `time` is UTC.
+
+    `undid` are the first and last seq that a `rolled_back` undid, whose own range counts in its transaction.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,10 +38,16 @@ class EventDocument(BaseModel):
     op: str
     time: str
     event: dict[str, Any]
+    undid: tuple[int, int] | None = None
 
     def line(self) -> str:
         """The event as one line of text."""
-        facts = [_fact(name, value) for name, value in self.event.items() if name not in ("kind", "version")]
+        shown = dict(self.event)
+        if self.undid is not None:
+            # Ordinals of a transaction say nothing beside seqs.
+            del shown["first"], shown["end"]
+            shown = {"undid": [[self.undid[0], self.undid[1] + 1]], **shown}
+        facts = [_fact(name, value) for name, value in shown.items() if name not in ("kind", "version")]
         told = " ".join(fact for fact in facts if fact)
         mark = " (undone)" if self.undone else ""
         return (
@@ -120,47 +132,6 @@ class TransactionPage(Page):
     transactions: list[TransactionDocument]
 
 
-class TenureDocument(BaseModel):
-    """A page in one pair of hands (journal.history.Tenure); times are UTC."""
-
-    model_config = ConfigDict(frozen=True)
-
-    since: int
-    since_time: str | None
-    until: int | None
-    until_time: str | None
-    holder: str
-    request: str | None
-    node: int | None
-    position: int | None
-    beside: int | None
-    began: str
-    ended: str | None
-    cause: str | None
-
-    def line(self, *, last_seq: int | None = None) -> str:
-        """The tenure as one line of text, as far as it was looked at: up to `last_seq`, or to the end."""
-        who = {"request": f"request {self.request}", "node": f"node {self.node}"}.get(
-            self.holder, "the caller"
-        )
-        open_end = "now" if last_seq is None else f">{last_seq}"
-        until = open_end if self.until is None else f"{self.until}"
-        where = "" if self.position is None else f", token {self.position}"
-        beside = "" if self.beside is None else f", beside page {self.beside}"
-        end = "" if self.ended is None else f"; ended by {self.ended}"
-        why = "" if self.cause is None else f", cause {self.cause}"
-        return f"{self.since:>9} to {until:<9}  {who}{where}{beside}; began with {self.began}{end}{why}"
-
-
-class SlotHistory(Page):
-    """Who held the page of a slot, in order; `next` is since when the last one did."""
-
-    pool: str
-    slot: int
-    page: int
-    tenures: list[TenureDocument]
-
-
 class DifferenceDocument(BaseModel):
     """What differs between two transaction boundaries, `before` and `after` (seqs)."""
 
@@ -191,16 +162,25 @@ class DifferenceDocument(BaseModel):
         return "\n".join(lines) + "\n"
 
 
-def event_document(found: FoundEvent, *, policy: str, reveal: bool = False) -> EventDocument:
-    """The document of one found event of a journal of this token policy."""
-    view = view_event(found.event, reveal=reveal, policy=cast("TokenPolicy", policy))
+def event_document(found: FoundEvent, *, journal: JournalInfo, reveal: bool = False) -> EventDocument:
+    """The document of one found event of a journal; namespaces are told as labels unless revealed."""
+    policy = cast("TokenPolicy", journal.token_policy)
+    event = view_event(found.event, reveal=reveal, policy=policy).model_dump(mode="json")
+    namespace = getattr(found.event, "namespace", None)
+    if namespace is not None:
+        event["namespace"] = Namespaces(journal, reveal=reveal).told(namespace)
+    undid = None
+    if isinstance(found.event, RolledBack):
+        undid = undone_seqs(found.seq, found.event)
+        event["reason"] = told_reason(found.event.reason, found.event.cause, reveal=reveal)
     return EventDocument(
         seq=found.seq,
         undone=found.undone,
         transaction=found.transaction,
-        op=found.op,
+        op=told_op(found.op, reveal=reveal),
         time=utc(found.time_us),
-        event=view.model_dump(mode="json", exclude_none=False),
+        event=event,
+        undid=undid,
     )
 
 
@@ -219,7 +199,7 @@ def event_page(
     taken, following = cut_at(events, limit)
     return EventPage(
         journal=source.info.id,
-        events=[event_document(one, policy=source.info.token_policy, reveal=reveal) for one in taken],
+        events=[event_document(one, journal=source.info, reveal=reveal) for one in taken],
         next=int(taken[-1].seq) if following else None,
         unseen=None if newest_first and following else unseen_document(unseen),
     )
@@ -232,13 +212,17 @@ def anomaly_page(
     limit: int,
     unseen: Unseen | None = None,
     newest_first: bool = False,
+    reveal: bool = False,
 ) -> AnomalyPage:
     """At most `limit` of the anomalies `found`, as an `event_page`."""
     taken, following = cut_at(found, limit)
     return AnomalyPage(
         journal=source.info.id,
         anomalies=[
-            AnomalyDocument(sentence=why, event=event_document(one, policy=source.info.token_policy))
+            AnomalyDocument(
+                sentence=_told_sentence(why, one, reveal=reveal),
+                event=event_document(one, journal=source.info, reveal=reveal),
+            )
             for one, why in taken
         ],
         next=int(taken[-1][0].seq) if following else None,
@@ -253,37 +237,15 @@ def transaction_page(
     limit: int,
     unseen: Unseen | None = None,
     newest_first: bool = False,
+    reveal: bool = False,
 ) -> TransactionPage:
     """At most `limit` of the transactions `found`, as an `event_page`."""
     taken, following = cut_at(found, limit)
     return TransactionPage(
         journal=source.info.id,
-        transactions=[transaction_document(one) for one in taken],
+        transactions=[transaction_document(one, reveal=reveal) for one in taken],
         next=int(taken[-1].number) if following else None,
         unseen=None if newest_first and following else unseen_document(unseen),
-    )
-
-
-def slot_history(
-    source: LookUpSource,
-    tenures: Iterable[Tenure],
-    *,
-    side: Side,
-    slot: int,
-    page: int,
-    limit: int,
-    unseen: Unseen | None = None,
-) -> SlotHistory:
-    """At most `limit` of the tenures of a slot's page, which must be one more if there are more."""
-    taken, following = cut_at(tenures, limit)
-    return SlotHistory(
-        journal=source.info.id,
-        pool=side,
-        slot=slot,
-        page=page,
-        tenures=[tenure_document(one) for one in taken],
-        next=int(taken[-1].since) if following else None,
-        unseen=unseen_document(unseen),
     )
 
 
@@ -300,36 +262,19 @@ def unseen_document(unseen: Unseen | None) -> UnseenDocument | None:
     return UnseenDocument(first_seq=unseen.first_seq, last_seq=unseen.last_seq, sentence=unseen.sentence)
 
 
-def transaction_document(found: FoundTransaction) -> TransactionDocument:
+def transaction_document(found: FoundTransaction, *, reveal: bool = False) -> TransactionDocument:
     """The document of one transaction's row."""
+    cause = RollbackCause.ERROR if found.rolled_back else RollbackCause.CALLER
     return TransactionDocument(
         number=found.number,
-        op=found.op,
+        op=told_op(found.op, reveal=reveal),
         request=found.request_id,
         status="rolled_back" if found.rolled_back else "committed",
-        reason=found.reason,
+        reason=told_reason(found.reason, cause, reveal=reveal),
         time=utc(found.time_us),
         duration_us=found.duration_us,
         first_seq=found.first_seq,
         events=found.event_count,
-    )
-
-
-def tenure_document(tenure: Tenure) -> TenureDocument:
-    """The document of one tenure."""
-    return TenureDocument(
-        since=tenure.since,
-        since_time=None if tenure.since_us is None else utc(tenure.since_us),
-        until=tenure.until,
-        until_time=None if tenure.until_us is None else utc(tenure.until_us),
-        holder=tenure.holder,
-        request=tenure.request,
-        node=tenure.node,
-        position=tenure.position,
-        beside=tenure.beside,
-        began=tenure.began,
-        ended=tenure.ended,
-        cause=tenure.cause,
     )
 
 
@@ -349,6 +294,14 @@ def microseconds(text: str) -> int:
         moment = moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _told_sentence(sentence: str, found: FoundEvent, *, reveal: bool) -> str:
+    """Why an event is an anomaly, which may end in the reason of a rollback."""
+    event = found.event
+    if not isinstance(event, RolledBack) or not event.reason:
+        return sentence
+    return sentence.removesuffix(event.reason) + told_reason(event.reason, event.cause, reveal=reveal)
 
 
 def _fact(name: str, value: Any) -> str:

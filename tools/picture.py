@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import Origin
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.journal import LookUpSource
+from kvledger.journal.lookups.holders import MAX_LEASES
 from kvledger.journal.places import CALLER, DEFERRED, FREE
 from kvledger.journal.replay import Replayed
-from kvledger.journal.state import Node, NodeView, PoolPlaces, State
+from kvledger.journal.state import Node, NodeView, PoolPlaces, Request, State
 from kvledger.tools.documents import (
     JournalPicture,
+    LockedNodePicture,
     NodePicture,
     OpenRequests,
     PoolPicture,
@@ -22,6 +24,8 @@ from kvledger.tools.documents import (
     StorePicture,
     TreePicture,
 )
+from kvledger.tools.locks import HolderDocument, holder_documents, locking
+from kvledger.tools.namespaces import Namespaces
 
 
 def picture_journals(sources: Iterable[LookUpSource]) -> StorePicture:
@@ -66,22 +70,36 @@ def picture_state(replayed: Replayed) -> StatePicture:
     )
 
 
-def picture_tree(replayed: Replayed, namespace: str | None) -> TreePicture:
-    """All nodes of one namespace, or of all (None). Cost O(tree)."""
+def picture_tree(replayed: Replayed, namespace: str | None, *, names: Namespaces) -> TreePicture:
+    """All nodes of one namespace, named or labelled, or of all (None). Cost O(tree).
+
+    Raises `InvalidArgument` where no node is of the namespace at this seq.
+    """
+    if namespace is not None:
+        namespace = names.find(namespace, replayed.state, seq=replayed.seq)
     depths: dict[NodeId, int] = {}
     nodes = []
     for view in replayed.state.walk(namespace):
         depths[view.id] = 0 if view.parent is None else depths[view.parent] + 1
-        nodes.append(_node(replayed, view, depths[view.id]))
+        nodes.append(NodePicture(**_node(replayed, view, depths[view.id], names=names)))
     return TreePicture(seq=replayed.seq, nodes=nodes)
 
 
-def picture_node(replayed: Replayed, node_id: int) -> NodePicture:
-    """One node. Raises `InvalidArgument` where there is none of that id at this seq."""
+def picture_node(
+    replayed: Replayed, node_id: int, *, source: LookUpSource, names: Namespaces
+) -> LockedNodePicture:
+    """One node and who locks it. Raises `InvalidArgument` where there is none of that id at this seq."""
     node = replayed.state.nodes.get(NodeId(node_id))
     if node is None:
         raise InvalidArgument(f"there is no node {node_id} at seq {replayed.seq}")
-    return _node(replayed, replayed.state.view(node), len(replayed.state.path(node)) - 1)
+    leases = locking(replayed.state, node)
+    told = holder_documents(source, leases[:MAX_LEASES], upto_seq=replayed.seq)
+    depth = len(replayed.state.path(node)) - 1
+    return LockedNodePicture(
+        **_node(replayed, replayed.state.view(node), depth, names=names),
+        holders=list(told.values()),
+        holders_total=len(leases),
+    )
 
 
 def picture_slot(replayed: Replayed, slot: int) -> SlotPicture:
@@ -106,6 +124,7 @@ def picture_slot(replayed: Replayed, slot: int) -> SlotPicture:
     node = _holder(state, code)
     if node is not None:
         position = node.start + int((node.full == page).nonzero()[0][0]) * state.page_size + offset
+    swa_page = int(state.mapping[page])
     place: Literal["free", "deferred", "tree", "request", "caller"]
     if node is not None:
         place = "tree"
@@ -123,7 +142,7 @@ def picture_slot(replayed: Replayed, slot: int) -> SlotPicture:
         page=page,
         offset=offset,
         place=place,
-        swa_page=int(state.mapping[page]) or None,
+        beside=swa_page * state.page_size + offset if swa_page else None,
         node=None if node is None else node.id,
         request=owner,
         position=position,
@@ -131,31 +150,51 @@ def picture_slot(replayed: Replayed, slot: int) -> SlotPicture:
     )
 
 
-def picture_requests(replayed: Replayed) -> OpenRequests:
-    """All open requests. Cost: O(their rows)."""
-    return OpenRequests(
-        seq=replayed.seq,
-        requests=[picture_request(replayed, name) for name in sorted(replayed.state.requests)],
-    )
+def picture_requests(replayed: Replayed, *, source: LookUpSource, names: Namespaces) -> OpenRequests:
+    """All open requests. Cost: O(their rows), and a few look-ups for each."""
+    requests = [replayed.state.requests[name] for name in sorted(replayed.state.requests)]
+    return OpenRequests(seq=replayed.seq, requests=_requests(replayed, requests, source=source, names=names))
 
 
-def picture_request(replayed: Replayed, request_id: str) -> RequestPicture:
+def picture_request(
+    replayed: Replayed, request_id: str, *, source: LookUpSource, names: Namespaces
+) -> RequestPicture:
     """An open request. Raises `InvalidArgument` where none of that name is open at this seq."""
-    state = replayed.state
-    request = state.requests.get(RequestId(request_id))
+    request = replayed.state.requests.get(RequestId(request_id))
     if request is None:
         raise InvalidArgument(f"no request {request_id!r} is open at seq {replayed.seq}")
-    lease = None if request.lease is None else state.leases.get(request.lease)
+    (told,) = _requests(replayed, [request], source=source, names=names)
+    return told
+
+
+def _requests(
+    replayed: Replayed, requests: list[Request], *, source: LookUpSource, names: Namespaces
+) -> list[RequestPicture]:
+    leases = replayed.state.leases
+    held = [leases[request.lease] for request in requests if request.lease in leases]
+    told = holder_documents(source, held, upto_seq=replayed.seq)
+    return [
+        _request(replayed, request, None if request.lease is None else told.get(request.lease), names=names)
+        for request in requests
+    ]
+
+
+def _request(
+    replayed: Replayed, request: Request, holder: HolderDocument | None, *, names: Namespaces
+) -> RequestPicture:
+    state = replayed.state
     return RequestPicture(
         seq=replayed.seq,
         request=request.id,
-        namespace=request.namespace,
+        namespace=names.told(request.namespace),
         epoch=request.epoch,
-        waiting=lease is None,
+        waiting=holder is None,
         lease=request.lease,
-        node=None if lease is None or lease.node is None else lease.node.id,
-        protected=0 if lease is None else lease.length,
-        swa_from=None if lease is None or not lease.swa_held else lease.swa_from,
+        node=None if holder is None else holder.node,
+        protected=0 if holder is None else holder.length,
+        swa_from=None if holder is None else holder.swa_from,
+        locked_since_seq=None if holder is None else holder.since_seq,
+        locked_since=None if holder is None else holder.since,
         row_tokens=request.row_pages * state.page_size,
         row_pages=request.row.tolist(),
     )
@@ -175,25 +214,26 @@ def _pool(places: PoolPlaces, page_size: int) -> PoolPicture:
     )
 
 
-def _node(replayed: Replayed, view: NodeView, depth: int) -> NodePicture:
-    return NodePicture(
-        seq=replayed.seq,
-        node=view.id,
-        parent=view.parent,
-        children=view.children,
-        namespace=view.namespace,
-        depth=depth,
-        start=view.start,
-        end=view.end,
-        tombstone=view.swa_pages is None,
-        full_lock=view.full_lock,
-        swa_lock=view.swa_lock,
-        stamp=view.stamp,
-        full_origin=_origin(view.full_origin),
-        swa_origin=None if view.swa_origin is None else _origin(view.swa_origin),
-        full_pages=view.full_pages.tolist(),
-        swa_pages=None if view.swa_pages is None else view.swa_pages.tolist(),
-    )
+def _node(replayed: Replayed, view: NodeView, depth: int, *, names: Namespaces) -> dict[str, Any]:
+    """What all pictures of a node say of it."""
+    return {
+        "seq": replayed.seq,
+        "node": view.id,
+        "parent": view.parent,
+        "children": view.children,
+        "namespace": names.told(view.namespace),
+        "depth": depth,
+        "start": view.start,
+        "end": view.end,
+        "tombstone": view.swa_pages is None,
+        "full_lock": view.full_lock,
+        "swa_lock": view.swa_lock,
+        "stamp": view.stamp,
+        "full_origin": _origin(view.full_origin),
+        "swa_origin": None if view.swa_origin is None else _origin(view.swa_origin),
+        "full_pages": view.full_pages.tolist(),
+        "swa_pages": None if view.swa_pages is None else view.swa_pages.tolist(),
+    }
 
 
 def _origin(origin: Origin) -> str:

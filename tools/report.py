@@ -139,6 +139,9 @@ def verdict_summary(verdict: Verdict) -> RenderableType:
         f"{counts.pages_moved:,} pages moved",
         f"  {counts.checkpoints_reproduced:,} of {counts.checkpoints:,} checkpoints reproduced",
     ]
+    if counts.pages_fingerprinted:
+        told = f"{counts.pages_fingerprinted:,} pages fingerprinted, {counts.pages_compared:,} compared"
+        lines.append(f"  {told} with what they held when they were locked")
     return Group(
         Text.assemble("audit: ", (verdict.verdict, style)),
         *map(Text, lines),

@@ -75,9 +75,10 @@ class RunInterrupted(Exception):
 def run_workload(setup: RunSetup, workload: Workload, *, progress: Progress | None = None) -> RunReport:
     """Run, audit, and report. A new journal is added to the database; what is there stays.
 
-    What goes wrong while requests are served is no error but `stopped` in the report, and what is in the
-    journal by then is audited; a violation or wrong KV is part of the report as well. Raises InvalidArgument
-    for a device or a configuration that cannot be used, what the journal raises, and RunInterrupted.
+    What goes wrong while requests are served, in the cache or with the store, is no error but `stopped` in
+    the report, and what is in the journal by then is audited; a violation or wrong KV is part of the report
+    as well. Raises InvalidArgument for a device or a configuration that cannot be used, JournalError where
+    nothing could be stored or what was cannot be read, and RunInterrupted.
     """
     _check_device(setup.config.device)
     with one_torch_thread():
@@ -88,6 +89,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
     meter = Meter()
     interrupted = False
     stopped = None
+    lost: JournalError | None = None
     check_policy(setup.tokens, setup.token_key)
     model = None if setup.model is None else _built(setup.model, setup.config)
     with Journal.open(setup.database, create=True) as journal:
@@ -131,10 +133,15 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
                 raise_if_asked()
             except KeyboardInterrupt:
                 interrupted = True
-            except JournalError:
-                raise
             except Exception as error:
                 stopped = _in_words(error)
+            try:
+                recorder.close()
+            except JournalError as error:
+                lost = error
+                stopped = stopped or _in_words(error)
+        if lost is not None and (interrupted or not recorder.durable_seq):
+            raise lost
         try:
             if interrupted:
                 raise KeyboardInterrupt
@@ -142,6 +149,10 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
             verdict = judge(journal, recorder.journal_id, progress=progress)
         except KeyboardInterrupt:
             raise RunInterrupted(database, recorder.journal_id, recorder.durable_seq) from None
+        except JournalError as error:
+            if lost is None:
+                raise
+            raise JournalError(f"{lost}; what is stored cannot be audited now: {error}") from lost
     counts, stats, written = scheduler.counts, cache.stats(), recorder.counters
     check = engine.kv
     return RunReport(

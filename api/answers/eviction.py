@@ -28,12 +28,30 @@ def eviction_of(standing: Standing, pool: PoolName, *, limit: int) -> EvictionOu
     """The next `limit` nodes that eviction of one pool would take. Cost: O(nodes + limit * log nodes)."""
     play = _Play(standing.state)
     order = play.full() if pool == "full" else play.swa()
+    candidates = tuple(islice(order, limit))
+    evictable = evictable_tokens(standing, pool)
     return EvictionOut(
         at=standing.at,
         pool=pool,
-        candidates=tuple(islice(order, limit)),
-        evictable_tokens=evictable_tokens(standing, pool),
+        candidates=candidates,
+        evictable_tokens=evictable,
+        sentence=_sentence(standing.state, pool, evictable, some=bool(candidates)),
     )
+
+
+def _sentence(state: State, pool: PoolName, evictable: int, *, some: bool) -> str:
+    """How much could be taken, or why nothing can be."""
+    if some:
+        return f"{evictable:,} tokens of this pool could be evicted"
+    if not state.nodes:
+        return "nothing can be evicted: the tree is empty, and what requests and callers hold is theirs"
+    if pool == "full":
+        # A lock reaches up to the root, so that a node below which all is locked is locked itself.
+        return f"nothing can be evicted: Full is locked in every node ({len(state.nodes):,})"
+    live = sum(node.swa is not None for node in state.nodes.values())
+    if not live:
+        return f"nothing can be evicted: no node ({len(state.nodes):,}) has SWA"
+    return f"nothing can be evicted: SWA is locked in every node that has any ({live:,})"
 
 
 class _Play:

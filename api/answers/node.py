@@ -9,7 +9,7 @@ from kvledger.api.schemas.tree import NodeOut
 from kvledger.api.told.events import Teller, told_text
 from kvledger.api.told.runs import runs_of
 from kvledger.core.events import Origin
-from kvledger.journal.provenance import provenance
+from kvledger.journal.lookups.provenance import provenance
 from kvledger.journal.reader import JournalReader
 
 HOLDERS_SHOWN = 50

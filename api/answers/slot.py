@@ -12,9 +12,9 @@ from kvledger.api.schemas.pools import Place, SlotOut
 from kvledger.api.told.events import told_text
 from kvledger.core.events import Pages
 from kvledger.core.ids import NodeId
+from kvledger.journal.lookups.tenures import Tenure
 from kvledger.journal.places import CALLER, DEFERRED, FREE
 from kvledger.journal.state import Node, Request, State
-from kvledger.journal.tenures import Tenure
 
 LEASES_SHOWN = 1_000
 """Leases named in one answer: as many as a scheduler runs requests at once."""
@@ -136,6 +136,8 @@ def _sentence(
             row = "" if position is None else f", as token {position} of its row"
             return f"{what} is held by request {'?' if request is None else told_text(request.id)}{row}"
     locks = (
-        "no lease reaches it" if not leases else f"{leases} {'lease' if leases == 1 else 'leases'} lock it"
+        "no lease reaches it"
+        if not leases
+        else f"{leases} {'lease locks' if leases == 1 else 'leases lock'} it"
     )
     return f"{what} belongs to node {'?' if node is None else node.id}{at}; {locks}"

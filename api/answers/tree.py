@@ -35,6 +35,7 @@ def tree_of(standing: Standing, view: Viewport, *, hide: Hiding) -> TreeOut:
     """The nodes of a viewport. Cost: O(nodes) once for each state and scope, then O(nodes found)."""
     state = standing.state
     layout, above = _scope(standing, view, hide)
+    found = None if view.namespace is None else bool(layout.spots)
     visible = layout.within(view.first_row, view.rows)
     shown = visible if view.depth is None else [spot for spot in visible if spot.depth < view.depth]
     if len(shown) > view.limit:
@@ -53,6 +54,8 @@ def tree_of(standing: Standing, view: Viewport, *, hide: Hiding) -> TreeOut:
         truncated=len(shown) < len(visible),
         namespaces=tuple(told_text(hide.namespace(name)) for name in names[:NAMESPACES_SHOWN]),
         namespaces_total=len(names),
+        namespace_found=found,
+        sentence=hide.absence(view.namespace or "") if found is False else None,
         nodes=_briefs(shown, depth_above=above, hide=hide),
     )
 

@@ -1,5 +1,7 @@
 """Runs audits one after the other in a thread, and keeps what came of the last of them.
 
+The thread is a daemon: a scheduler that ends without closing its Inspector must not wait for an audit.
+
 An audit is of the journal as it was when it was asked for: what is recorded later is not in it. Its verdict
 is the document that the command line prints, with namespaces hidden where the service hides them.
 """
@@ -9,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Literal
 
 from kvledger.api.audits.private import hidden_verdict
@@ -74,7 +76,8 @@ class Audits:
         self._lock = threading.Lock()
         self._audits: OrderedDict[str, _Audit] = OrderedDict()
         self._serial = 0
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kvledger-audit")
+        self._queue: SimpleQueue[_Audit | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def start(self, opened: OpenedJournal, wanted: AuditRequest) -> AuditOut:
         """Let an audit of `opened` begin when those before it are over.
@@ -109,7 +112,10 @@ class Audits:
             self._forget()
             # Told before it may run: an answer to "begin this" says that it waits.
             told = begun.told()
-            self._thread.submit(self._run, begun)
+            self._queue.put(begun)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="kvledger-audit", daemon=True)
+                self._thread.start()
         return told
 
     def of(self, journal: int) -> list[tuple[int, AuditOut]]:
@@ -138,7 +144,10 @@ class Audits:
         with self._lock:
             for one in self._audits.values():
                 one.source.stop.set()
-        self._thread.shutdown(wait=True, cancel_futures=True)
+            thread = self._thread
+        self._queue.put(None)
+        if thread is not None:
+            thread.join()
 
     def _found(self, journal: int, audit_id: str) -> _Audit:
         found = self._audits.get(audit_id)
@@ -151,6 +160,10 @@ class Audits:
         ended = [one.id for one in self._audits.values() if one.ended_us is not None]
         for audit_id in ended[: max(0, len(self._audits) - self._kept_limit)]:
             del self._audits[audit_id]
+
+    def _work(self) -> None:
+        while (begun := self._queue.get()) is not None:
+            self._run(begun)
 
     def _run(self, begun: _Audit) -> None:
         with self._lock:
@@ -173,7 +186,7 @@ class Audits:
         except Cancelled:
             return "cancelled", None, None
         except CacheError as error:
-            return "failed", None, str(error)
+            return "failed", None, self._library.hide.message(str(error))
         except Exception:
             log.exception("the audit of journal %s failed", begun.journal)
             return "failed", None, "the audit met a fault of its own; the log of the service says which"

@@ -64,6 +64,7 @@ class Metrics(Collector):
             tell_counts(families, one, tally)
         readable = True
         try:
+            self._library.check_store(self._library.opened_file)
             tell_journal(families, opened)
             # While it is loading the newest state would be computed for this alone.
             if opened.timeline.following.state == "following":

@@ -31,6 +31,7 @@ from kvledger.core.events import (
     SwaRecovered,
     SwaTombstoned,
 )
+from kvledger.journal.lookups.history import HEALTHY_ROLLBACKS
 from kvledger.journal.records import StoredTransaction
 
 OTHER_OP = "other"
@@ -44,12 +45,12 @@ EVICTIONS = (Cause.CAPACITY, Cause.CASCADE)
 _EVICTION_ZEROS = {(pool, cause.value): 0 for pool in ("full", "swa") for cause in EVICTIONS}
 
 ANOMALIES = (
-    *(f"rollback_{cause.value}" for cause in RollbackCause if cause is not RollbackCause.CALLER),
+    *(f"rollback_{cause.value}" for cause in RollbackCause if cause not in HEALTHY_ROLLBACKS),
     "call_ignored",
     "lock_cut_by_reset",
     "events_dropped",
 )
-"""Sorts of anomalies, as journal/history.py tells them apart."""
+"""Sorts of anomalies, as journal/lookups/history.py tells them apart."""
 
 
 @dataclass(slots=True)
@@ -159,7 +160,7 @@ class Tally:
 
     def _rolled_back(self, event: RolledBack) -> None:
         self.rollbacks[event.cause.value] += 1
-        if event.cause is not RollbackCause.CALLER:
+        if event.cause not in HEALTHY_ROLLBACKS:
             self.anomalies[f"rollback_{event.cause.value}"] += 1
 
     def _reset(self, event: CacheReset) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from kvledger.api.problems import conflict, unknown
-from kvledger.journal.database import database_errors
+from kvledger.journal.database import read_rows
 from kvledger.journal.models import EventRow, TransactionRow
 from kvledger.journal.reader import JournalReader
 
@@ -115,8 +115,7 @@ class Boundaries:
         return sa.select(*_ROW).where(TransactionRow.journal_id == self._journal_id)
 
     def _rows(self, query: Any) -> Sequence[Any]:
-        with database_errors("the journal cannot be read"), self._engine.connect() as connection:
-            return connection.execute(query).all()
+        return read_rows(self._engine, query)
 
 
 def not_known(seq: int) -> Exception:

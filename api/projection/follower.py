@@ -53,6 +53,7 @@ class Follower:
         bus: LiveBus | None,
         snapshot_events: int = SNAPSHOT_EVENTS,
         poll_seconds: float = POLL_SECONDS,
+        told: Callable[[str], str] = str,
     ) -> None:
         self.lock = threading.Lock()
         """Held while the newest state changes; whoever looks at it holds it too."""
@@ -74,6 +75,7 @@ class Follower:
         self._pace = pace
         self._bus = bus
         self._poll_seconds = poll_seconds
+        self._told = told
         self._callbacks: tuple[Callable[[int], None], ...] = ()
         self._grown = threading.Condition()
         self._unknown_from = 0
@@ -231,8 +233,8 @@ class Follower:
             self.failed_seq = self.heard.seq
         self.fold = None
         self.phase = "failed"
-        self.problem = str(error)
-        log.warning("journal %s does not fold: %s", self._reader.info.id, error)
+        self.problem = self._told(str(error))
+        log.warning("journal %s does not fold: %s", self._reader.info.id, self.problem)
 
     def _resume(self) -> None:
         """Go on from a checkpoint behind the gap, if one stands there already."""

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 
 from kvledger.core.ids import LeaseId
-from kvledger.journal.holders import Holder, holders
+from kvledger.journal.lookups.holders import Holder, holders
 from kvledger.journal.reader import JournalReader
 
 REMEMBERED = 16_384

@@ -1,14 +1,15 @@
 """States of one journal at any seq, the newest included, and news of its growth.
 
-The newest state is the follower's as soon as that has caught up; while it is still loading, the newest state
-is found like a past one, from the nearest checkpoint. A state is handed out for the time of one answer and
+The newest state is the follower's as soon as that has caught up; while it is still loading, or has not heard
+of the first transaction yet, the newest state is found like a past one: the store says where the journal
+ends, and the way there begins at the nearest checkpoint. A state is handed out for the time of one answer and
 held still for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from kvledger.api.problems import conflict, pruned, unknown
+from kvledger.api.problems import conflict, nothing_recorded, pruned, unknown
 from kvledger.api.projection.boundaries import Boundaries, Boundary, not_known
 from kvledger.api.projection.bus import LiveBus
 from kvledger.api.projection.follower import POLL_SECONDS, Follower, Listener
@@ -25,7 +26,10 @@ from kvledger.journal.replay import ReplayError
 
 
 class Timeline:
-    """One journal in time. Safe from any thread, while the journal grows or is pruned."""
+    """One journal in time. Safe from any thread, while the journal grows or is pruned.
+
+    `told` is how a message of the journal is told, which quotes what stands in a damaged cell.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,9 @@ class Timeline:
         snapshot_events: int = SNAPSHOT_EVENTS,
         snapshot_bytes: int = SNAPSHOT_BYTES,
         poll_seconds: float = POLL_SECONDS,
+        told: Callable[[str], str] = str,
     ) -> None:
+        self._told = told
         self._pace = Pace() if pace is None else pace
         self.births = LeaseBirths(reader)
         """When the leases of the journal's states began."""
@@ -54,6 +60,7 @@ class Timeline:
             bus=bus,
             snapshot_events=snapshot_events,
             poll_seconds=poll_seconds,
+            told=told,
         )
 
     def start(self) -> None:
@@ -98,7 +105,7 @@ class Timeline:
         """Which boundary `seq` stands for (None: the newest), without computing a state.
 
         Raises a refusal: 404 for a seq that is not there yet, 410 for one that was pruned, 409 for one at
-        which nothing is known.
+        which nothing is known, 503 for the newest where nothing is recorded yet.
         """
         if seq is None:
             newest = self._newest()
@@ -154,7 +161,7 @@ class Timeline:
             except (ReplayError, JournalFormatError) as error:
                 # Between the look at what is stored and the reading of it, it may have been pruned.
                 self._refuse_pruned(boundary.seq)
-                raise _does_not_fold(boundary.seq, str(error)) from error
+                raise _does_not_fold(boundary.seq, self._told(str(error))) from error
             yield Standing(state, _at(seq, boundary, settled=settled), derived)
 
     def _newest(self) -> Boundary:
@@ -163,12 +170,15 @@ class Timeline:
         if follower.phase == "failed":
             raise _does_not_fold(follower.heard.seq, str(follower.problem))
         newest = follower.heard
-        if follower.phase == "loading":
+        if follower.phase == "loading" or not newest.transaction:
+            # It has not heard of anything: what is recorded is what the store holds.
             newest = self._boundaries.newest()
-        elif newest.transaction and follower.fold is None:
+            if newest.transaction:
+                follower.look()
+        elif follower.fold is None:
             raise not_known(newest.seq)
         if not newest.transaction:
-            raise conflict("Nothing recorded", detail="the journal has no transaction yet")
+            raise nothing_recorded()
         return newest
 
     def _boundary(self, seq: int) -> Boundary:

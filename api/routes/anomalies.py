@@ -6,7 +6,7 @@ from kvledger.api.routes.dependencies import LIMIT, OF_A_JOURNAL, CursorParam, L
 from kvledger.api.routes.lists import OrderParam, Place, SeqParam, missing_before, page_of
 from kvledger.api.schemas.common import Page
 from kvledger.api.schemas.events import AnomalyOut
-from kvledger.journal.history import anomalies as find_anomalies
+from kvledger.journal.lookups.history import anomalies as find_anomalies
 
 router = APIRouter(prefix="/v1/journals/{journal}/anomalies", tags=["events"], responses=OF_A_JOURNAL)
 
@@ -38,5 +38,5 @@ def anomalies(
         limit=limit,
         number=lambda one: one[0].seq,
         tell=lambda one: teller.anomaly(*one),
-        not_here_before=missing_before(opened, first_seq=first_seq),
+        not_here_before=lambda: missing_before(opened, first_seq=first_seq),
     )

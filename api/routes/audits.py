@@ -6,7 +6,15 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 
 from kvledger.api.audits import Audits
 from kvledger.api.cursors import decode_cursor, encode_cursor
-from kvledger.api.routes.dependencies import LIMIT, OF_A_JOURNAL, CursorParam, Limit, Opened
+from kvledger.api.routes.dependencies import (
+    JSON_BODY,
+    LIMIT,
+    OF_A_JOURNAL,
+    WITH_BODY,
+    CursorParam,
+    Limit,
+    Opened,
+)
 from kvledger.api.schemas.audits import AuditOut, AuditRequest
 from kvledger.api.schemas.common import Page
 
@@ -27,7 +35,7 @@ def _audits(request: Request) -> Audits:
 AuditsDep = Annotated[Audits, Depends(_audits)]
 
 
-@router.post("", status_code=202, responses=BEGUN)
+@router.post("", status_code=202, dependencies=[JSON_BODY], responses=BEGUN | WITH_BODY)
 def begin_audit(
     opened: Opened, audits: AuditsDep, response: Response, wanted: AuditRequest | None = None
 ) -> AuditOut:

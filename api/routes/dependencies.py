@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from kvledger.api.cursors import CURSOR_CHARACTERS
 from kvledger.api.library import Library, OpenedJournal
-from kvledger.api.problems import PROBLEM_TYPE
+from kvledger.api.problems import PROBLEM_TYPE, not_json
 from kvledger.api.schemas.common import SEQ_MAX
 from kvledger.api.told.events import Teller
 
@@ -62,6 +62,18 @@ async def _teller(library: LibraryDep, opened: Opened) -> Teller:
 
 TellerDep = Annotated[Teller, Depends(_teller)]
 
+
+async def _json_body(request: Request) -> None:
+    """Refuse (415) a body that does not say that it is JSON: a page of another site can send any other."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    if not is_json and await request.body():
+        raise not_json()
+
+
+JSON_BODY = Depends(_json_body)
+"""For `dependencies` of a route that has a body."""
+
 _TOLD = {
     304: "The reader has this answer already.",
     400: "The request is not HTTP as it should be.",
@@ -94,6 +106,9 @@ EVERYWHERE = refusals(400, 401, 403, 413, 414, 422, 429, 503)
 
 OF_A_JOURNAL = refusals(404, 409, 410)
 """What any route of one journal may answer besides."""
+
+WITH_BODY = refusals(415)
+"""What a route with a body may answer besides."""
 
 KEPT = refusals(304)
 """What a route whose answers can be kept may answer besides."""

@@ -102,7 +102,7 @@ def events(
         limit=limit,
         number=lambda one: one.seq,
         tell=teller.event,
-        not_here_before=missing_before(
+        not_here_before=lambda: missing_before(
             opened, first_seq=first_seq, since_us=since_us, transaction=transaction
         ),
     )

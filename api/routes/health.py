@@ -1,5 +1,7 @@
 """Whether the process is up, and whether it can answer."""
 
+import time
+
 from fastapi import APIRouter
 
 from kvledger.api.problems import unavailable
@@ -10,6 +12,10 @@ router = APIRouter(tags=["health"])
 
 LOADING_SECONDS = 1
 """When to ask again while journals are loaded."""
+
+PATIENCE_SECONDS = 0.5
+"""So long a probe waits for what loads in a moment, as a journal does that has just begun; most probes wait a
+second themselves."""
 
 
 class Health(Answer):
@@ -26,9 +32,18 @@ def healthz() -> Health:
 
 @router.get("/readyz")
 def readyz(library: LibraryDep) -> Health:
-    """Every journal that is followed is loaded, and the database answers."""
+    """Every journal that is followed is loaded, and the database answers.
+
+    From then on the newest state of each is at hand. Before that it can be asked for too, and is found from a
+    checkpoint. A journal in which nothing is recorded is loaded: there is no state, but nothing is amiss.
+    """
     library.journals()
-    loading = [opened.id for opened in library.followed() if opened.timeline.following.state == "loading"]
+    until = time.monotonic() + PATIENCE_SECONDS
+    loading = [
+        opened.id
+        for opened in library.followed()
+        if not opened.timeline.wait_loaded(max(0.0, until - time.monotonic()))
+    ]
     if loading:
         which = ", ".join(map(str, loading))
         raise unavailable(f"still loading: journal {which}", retry_after_s=LOADING_SECONDS)

@@ -44,7 +44,8 @@ def _told(library: Library, info: JournalInfo, opened: OpenedJournal | None) -> 
         ends = _Ends.of(reader)
     except JournalFormatError as error:
         # A list still shows the journals beside one that this version cannot read.
-        following = Following(state="failed", seq=0, snapshots=0, problem=told_text(str(error)))
+        problem = told_text(library.hide.message(str(error)))
+        following = Following(state="failed", seq=0, snapshots=0, problem=problem)
     live = None if opened is None else opened.live
     return JournalOut(
         id=info.id,

@@ -12,7 +12,7 @@ from fastapi import Query
 from kvledger.api.cursors import decode_cursor, encode_cursor
 from kvledger.api.library import OpenedJournal
 from kvledger.api.schemas.common import SEQ_MAX, Page
-from kvledger.journal.beginning import unseen
+from kvledger.journal.lookups.beginning import unseen
 
 Found = TypeVar("Found")
 Told = TypeVar("Told")
@@ -48,9 +48,12 @@ def page_of(
     limit: int,
     number: Callable[[Found], int],
     tell: Callable[[Found], Told],
-    not_here_before: int | None,
+    not_here_before: Callable[[], int | None],
 ) -> Page[Told]:
-    """At most `limit` of `found`, of which one more was asked for."""
+    """At most `limit` of `found`, of which one more was asked for.
+
+    What was pruned is asked after they were taken: a prune in between is then told, not passed over.
+    """
     taken: list[Found] = []
     following = None
     for one in found:
@@ -58,7 +61,7 @@ def page_of(
             following = encode_cursor(place.name, number(taken[-1]))
             break
         taken.append(one)
-    return Page(items=tuple(map(tell, taken)), next=following, not_here_before=not_here_before)
+    return Page(items=tuple(map(tell, taken)), next=following, not_here_before=not_here_before())
 
 
 def missing_before(

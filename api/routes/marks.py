@@ -4,13 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from kvledger.api.problems import conflict, unknown
+from kvledger.api.problems import nothing_recorded, unknown
 from kvledger.api.routes.dependencies import OF_A_JOURNAL, Opened
 from kvledger.api.routes.lists import SeqParam
 from kvledger.api.schemas.journals import Mark, MarksOut
 from kvledger.core.ids import Seq
 from kvledger.journal import EventFilter, JournalReader
-from kvledger.journal.marks import marks as count_marks
+from kvledger.journal.lookups.marks import marks as count_marks
 
 router = APIRouter(prefix="/v1/journals/{journal}/marks", tags=["time"], responses=OF_A_JOURNAL)
 
@@ -32,7 +32,7 @@ def marks(
     """
     head = opened.reader.head().seq
     if not head:
-        raise conflict("Nothing recorded", detail="the journal has no event yet")
+        raise nothing_recorded()
     begin = opened.reader.beginning().seq
     first = max(begin, begin if first_seq is None else first_seq)
     last = min(head, head if last_seq is None else last_seq)

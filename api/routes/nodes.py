@@ -21,7 +21,7 @@ from kvledger.api.routes.states import state_answer
 from kvledger.api.schemas.common import SEQ_MAX, Page
 from kvledger.api.schemas.events import EventOut
 from kvledger.api.schemas.tree import NodeOut
-from kvledger.journal.history import node_history
+from kvledger.journal.lookups.history import node_history
 
 router = APIRouter(prefix="/v1/journals/{journal}/nodes", tags=["state"], responses=OF_A_JOURNAL)
 
@@ -53,5 +53,5 @@ def history(
         limit=limit,
         number=lambda found: found.seq,
         tell=teller.event,
-        not_here_before=missing_before(opened),
+        not_here_before=lambda: missing_before(opened),
     )

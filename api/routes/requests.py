@@ -26,7 +26,7 @@ from kvledger.api.schemas.common import Page
 from kvledger.api.schemas.events import EventOut
 from kvledger.api.schemas.requests import RequestDetail, RequestsOut
 from kvledger.core.ids import NAME_CHARACTERS
-from kvledger.journal.history import request_history
+from kvledger.journal.lookups.history import request_history
 
 router = APIRouter(prefix="/v1/journals/{journal}", tags=["state"], responses=OF_A_JOURNAL)
 
@@ -96,5 +96,5 @@ def history(
         limit=limit,
         number=lambda one: one.seq,
         tell=teller.event,
-        not_here_before=missing_before(opened),
+        not_here_before=lambda: missing_before(opened),
     )

@@ -7,14 +7,14 @@ from fastapi.responses import Response
 
 from kvledger.api.answers.slot import slot_of, tenure_out
 from kvledger.api.library import OpenedJournal
-from kvledger.api.problems import conflict, invalid, unknown
+from kvledger.api.problems import invalid, nothing_recorded, unknown
 from kvledger.api.routes.dependencies import KEPT, LIMIT, OF_A_JOURNAL, AtSeq, CursorParam, Limit, Opened
 from kvledger.api.routes.lists import Place, SeqParam, missing_before, page_of
 from kvledger.api.routes.states import state_answer
 from kvledger.api.schemas.common import SEQ_MAX, Page, PoolName
 from kvledger.api.schemas.events import TenureOut
 from kvledger.api.schemas.pools import SlotOut
-from kvledger.journal.tenures import page_history
+from kvledger.journal.lookups.tenures import page_history
 
 router = APIRouter(prefix="/v1/journals/{journal}/slots", tags=["state"], responses=OF_A_JOURNAL)
 
@@ -71,7 +71,7 @@ def history(
         limit=limit,
         number=lambda tenure: tenure.since,
         tell=lambda tenure: tenure_out(tenure, offset=offset, page_size=_page_size(opened, pool, slot)),
-        not_here_before=missing_before(opened, first_seq=first),
+        not_here_before=lambda: missing_before(opened, first_seq=first),
     )
 
 
@@ -79,7 +79,7 @@ def _page_size(opened: OpenedJournal, pool: PoolName, slot: int) -> int:
     """The journal's page size. Raises a refusal where the pool has no such slot."""
     config = opened.info.config
     if config is None:
-        raise conflict("Nothing recorded", detail="the journal has no event yet")
+        raise nothing_recorded()
     page_size = int(config["page_size"])
     tokens = int(config[f"{pool}_tokens"])
     if not page_size <= slot < page_size + tokens:

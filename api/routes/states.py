@@ -1,6 +1,7 @@
 """What the routes that show a state share: from `at` to the bytes of an answer."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -25,7 +26,10 @@ def state_answer(
     place = timeline.place(at)
     if place.settled:
         immutable(request, opened, place.seq)
-    question = (request.url.path, request.url.query)
     with timeline.state_at(at) as standing:
-        body = standing.answer(question, lambda: tell(standing).model_dump_json().encode())
+        # Where the follower stands is the end until it has heard of more: what can be kept for ever must not
+        # say that it may change, nor be an answer that was made before.
+        told = replace(standing, at=standing.at.model_copy(update={"settled": place.settled}))
+        question = (request.url.path, request.url.query, place.settled)
+        body = standing.answer(question, lambda: tell(told).model_dump_json().encode())
     return Response(body, media_type=JSON)

@@ -1,5 +1,6 @@
 """The event stream of a journal: Server-Sent Events that go on where they were cut."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request
@@ -7,12 +8,12 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
 from kvledger.api.problems import invalid, unknown
-from kvledger.api.routes.dependencies import OF_A_JOURNAL, Opened, TellerDep
+from kvledger.api.routes.dependencies import OF_A_JOURNAL, LibraryDep, Opened, TellerDep
 from kvledger.api.routes.events import Kinds, NodeParam, RequestParam, event_filter
 from kvledger.api.routes.lists import SeqParam, missing_before
 from kvledger.api.schemas.common import SEQ_MAX
 from kvledger.api.streams import EventStream, Listening, Streams
-from kvledger.journal.questions import check_question
+from kvledger.journal.lookups.questions import check_question
 
 router = APIRouter(prefix="/v1/journals/{journal}/events", tags=["events"], responses=OF_A_JOURNAL)
 
@@ -32,6 +33,7 @@ STREAM = {
 @router.get("/stream", response_class=Response, responses={200: STREAM})
 async def stream(
     http: Request,
+    library: LibraryDep,
     opened: Opened,
     teller: TellerDep,
     kinds: Kinds = [],  # noqa: B006
@@ -51,7 +53,8 @@ async def stream(
         raise unknown("seq", detail=f"seq {after} is not there yet, the journal ends at {head}")
     missing = await run_in_threadpool(missing_before, opened, first_seq=after + 1)
     streams: Streams = http.app.state.streams
-    return EventStream(Listening(opened, teller, wanted, after, missing), streams)
+    same = partial(library.check_store, library.opened_file)
+    return EventStream(Listening(opened, teller, wanted, after, missing, check_store=same), streams)
 
 
 def _seq_in(last_event_id: str) -> int:

@@ -22,7 +22,7 @@ from kvledger.api.schemas.events import EventOut
 from kvledger.api.schemas.journals import TransactionOut
 from kvledger.core.ids import NAME_CHARACTERS, RequestId, TxnId
 from kvledger.journal import EventFilter, FoundTransaction, TransactionFilter
-from kvledger.journal.questions import check_question
+from kvledger.journal.lookups.questions import check_question
 
 router = APIRouter(
     prefix="/v1/journals/{journal}/transactions", tags=["transactions"], responses=OF_A_JOURNAL
@@ -66,7 +66,7 @@ def transactions(
         limit=limit,
         number=lambda one: one.number,
         tell=teller.transaction,
-        not_here_before=missing_before(opened, since_us=since_us),
+        not_here_before=lambda: missing_before(opened, since_us=since_us),
     )
 
 
@@ -92,7 +92,7 @@ def transaction_events(
         limit=limit,
         number=lambda one: one.seq,
         tell=teller.event,
-        not_here_before=missing_before(opened, transaction=number),
+        not_here_before=lambda: missing_before(opened, transaction=number),
     )
 
 

@@ -56,6 +56,17 @@ class Tokens(Answer):
     ids: tuple[int, ...] | None = None
 
 
+class Checksums(Answer):
+    """Checksums of KV, one a page, or how many there are where they are hidden: they could confirm a guess.
+
+    `sums`, 16 hexadecimal digits each, is None unless the service was started to reveal tokens; then it holds
+    the first of them, at most a bounded number.
+    """
+
+    count: int
+    sums: tuple[str, ...] | None = None
+
+
 class OriginOut(Answer):
     """Which forward computed some KV: a request and its epoch; no request for a raw insert."""
 

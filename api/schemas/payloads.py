@@ -1,6 +1,7 @@
 """The facts of each kind of event, as pydantic models made from the event classes: none can fall behind.
 
-Page arrays become runs, token bytes a count (with ids where the service reveals them), a namespace its label.
+Page arrays become runs, token bytes and checksums a count (with what they are where the service reveals it),
+a namespace its label.
 The example of each kind was recorded, and stands in `payload_examples.json`.
 """
 
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import numpy as np
 from pydantic import ConfigDict, Field, create_model
 
-from kvledger.api.schemas.common import Answer, OriginOut, Runs, Tokens
+from kvledger.api.schemas.common import Answer, Checksums, OriginOut, Runs, Tokens
 from kvledger.core import events as vocabulary
 from kvledger.core.events import EVENTS, Origin
 
@@ -36,6 +37,8 @@ def _told_type(hint: Any) -> Any:
         (arm,) = [arm for arm in get_args(hint) if arm is not NoneType]
         return _told_type(arm) | None
     hint = getattr(hint, "__supertype__", hint)
+    if hint == vocabulary.Sums:
+        return Checksums
     if get_origin(hint) is np.ndarray:
         return Runs
     if get_origin(hint) is tuple and get_args(hint)[1:] == (Ellipsis,):

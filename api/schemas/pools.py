@@ -98,9 +98,13 @@ class EvictionCandidate(Answer):
 
 
 class EvictionOut(Answer):
-    """What would go next if a pool ran short, first one first; nothing is changed."""
+    """What would go next if a pool ran short, first one first; nothing is changed.
+
+    `sentence` says what could be taken in all or, where that is nothing, why.
+    """
 
     at: At
     pool: PoolName
     candidates: tuple[EvictionCandidate, ...]
     evictable_tokens: int
+    sentence: str = ""

@@ -58,6 +58,12 @@ class TreeOut(Answer):
     truncated: bool
     namespaces: tuple[str, ...]
     namespaces_total: int
+    namespace_found: Annotated[
+        bool | None, Field(description="Whether the namespace asked for is there; None where none was.")
+    ] = None
+    sentence: Annotated[str | None, Field(description="Why nothing is shown, where that is to be told.")] = (
+        None
+    )
     nodes: tuple[NodeBrief, ...]
 
 
@@ -154,8 +160,11 @@ class ExplanationOut(Answer):
     """Why the match of a prefix is not longer, in tokens.
 
     Full alone would reach `full_length`; the match ends at `length`. `first_tombstone` is where the first
-    tombstone on the path begins, `live_missing` how many more live SWA tokens before `full_length` it would
-    take. `sentence` says it for a person; `path` are the nodes that the prefix walks through.
+    tombstone on the path begins that ends past the match, `deciding_tombstone` where the last one begins that
+    cuts off the live SWA before `full_length`: as long as it stands, to revive one before it does not let the
+    match reach so far. `live_missing` is how many more live SWA tokens before `full_length` it would take.
+    `namespace_found` is false where the tree has no such namespace. `sentence` says it all for a person;
+    `path` are the nodes that the prefix walks through.
     """
 
     at: At
@@ -164,6 +173,8 @@ class ExplanationOut(Answer):
     branch_length: int
     node: int | None
     first_tombstone: int | None
+    deciding_tombstone: int | None = None
     live_missing: int
+    namespace_found: bool = True
     sentence: str
     path: tuple[int, ...]

@@ -43,7 +43,7 @@ class Teller:
             time_us=found.time_us,
             node=getattr(event, "node", None),
             request=None if request is None else told_text(request),
-            sentence=told_text(sentence_of(event)) + undone,
+            sentence=told_text(self._sentence(event)) + undone,
             data=self.payload(event),
         )
 
@@ -51,8 +51,7 @@ class Teller:
         """An event that somebody should look at; `sentence` may end in a reason, which may be private."""
         event = found.event
         if isinstance(event, RolledBack):
-            reason = self.hide.reason(event.reason, event.cause)
-            sentence = sentence_of(event) + (f" ({reason})" if reason else "")
+            sentence = self._sentence(event)
         return AnomalyOut(sentence=told_text(sentence), event=self.event(found))
 
     def transaction(self, found: FoundTransaction) -> TransactionOut:
@@ -70,6 +69,14 @@ class Teller:
             events=found.event_count,
         )
 
+    def _sentence(self, event: Event) -> str:
+        """What an event says, with the reason why something was undone as far as that may be seen."""
+        sentence = sentence_of(event)
+        if isinstance(event, RolledBack):
+            reason = self.hide.reason(event.reason, event.cause)
+            sentence += f" ({reason})" if reason else ""
+        return sentence
+
     def payload(self, event: Event) -> Payload:
         """The facts of one event. Cost: O(elements of its arrays)."""
         told = {name: self._value(event, name, getattr(event, name)) for name in told_fields(type(event))}
@@ -77,7 +84,7 @@ class Teller:
 
     def _value(self, event: Event, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            return runs_of(value)
+            return self.hide.sums(value) if value.dtype == np.uint64 else runs_of(value)
         if isinstance(value, bytes):
             return self.hide.tokens(value, self._policy, count=self._tokens_of(event))
         if isinstance(value, Origin):

@@ -18,6 +18,8 @@ from kvledger.core.events import (
     Event,
     EventsDropped,
     Evicted,
+    FingerprintReason,
+    KvFingerprinted,
     LockAcquired,
     LockReleased,
     MappingSet,
@@ -64,6 +66,13 @@ _ROLLBACKS = {
 }
 
 
+_LOOKED = {
+    FingerprintReason.LOCKED: "right after its first lock",
+    FingerprintReason.RECOVERED: "right after its SWA was recovered under a lock",
+    FingerprintReason.UNLOCKED: "right before its last lock is released",
+}
+
+
 def sentence_of(event: Event) -> str:
     """What one event says, in a line."""
     return _SENTENCES[type(event)](event)
@@ -99,7 +108,9 @@ def _opened(event: CacheOpened) -> str:
 
 
 def _allocated(event: PagesAllocated) -> str:
-    return f"{_owner(event.owner)} took {_listed(event.full_pages, 'Full')} that were free, {_swa_of(event)}"
+    return (
+        f"{_owner(event.owner)} took {_listed(event.full_pages, 'Full')} from the free ones, {_swa_of(event)}"
+    )
 
 
 def _inserted(event: PrefixInserted) -> str:
@@ -245,6 +256,14 @@ def _mapping_set(event: MappingSet) -> str:
     return f"the SWA peers of {_listed(event.full_pages, 'Full')} were set anew"
 
 
+def _fingerprinted(event: KvFingerprinted) -> str:
+    sides = "Full" if event.swa_sums is None else "Full and SWA"
+    return (
+        f"the KV of node {event.node} was fingerprinted {_LOOKED[event.reason]}: {sides} of "
+        f"{_listed(event.full_pages, 'Full')}"
+    )
+
+
 def _dropped(event: EventsDropped) -> str:
     return f"events {event.first_seq:,} to {event.last_seq:,} were not stored: the database was away too long"
 
@@ -273,6 +292,7 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     CacheReset: _reset,
     CallIgnored: _ignored,
     MappingSet: _mapping_set,
+    KvFingerprinted: _fingerprinted,
     EventsDropped: _dropped,
 }
 

@@ -5,8 +5,9 @@ import re
 from playwright.sync_api import expect
 
 from kvledger.core.events import EVENTS
-from tests.browser.conftest import Open
-from tests.browser.recorded import DOCUMENT, Recovery
+from kvledger.journal import Journal
+from tests.browser.conftest import Open, served
+from tests.browser.recorded import DOCUMENT, Recovery, small_cache
 
 
 def test_the_filter_offers_every_kind_of_event(open_page: Open, service: str, busy: int) -> None:
@@ -91,6 +92,18 @@ def test_the_pool_map_asks_only_for_what_is_in_sight(open_page: Open, service: s
     assert all("pages=" in request.url and "limit=" in request.url for request in page.questions("/map"))
 
 
+def test_a_rollback_is_told_with_its_reason(open_page: Open, fresh_store: str) -> None:
+    with Journal.open(fresh_store) as store, store.record(name="undone") as recorder:
+        cache = small_cache(recorder)
+        with cache.transaction("try") as transaction:
+            cache.alloc(8)
+            transaction.rollback(reason="no room on the other rank")
+    with served(fresh_store) as address, open_page(address) as page:
+        page.open(journal=1)
+        rows = page.page.locator("#pane-events [role=listitem]")
+        expect(rows.filter(has_text="were undone")).to_contain_text("no room on the other rank")
+
+
 def test_requests_and_leases_are_those_of_the_seq_shown(
     open_page: Open, service: str, story: Recovery
 ) -> None:
@@ -113,6 +126,8 @@ def test_eviction_lists_what_would_go_next(open_page: Open, service: str, busy: 
     page.has_text("#side-title", "Node")
     page.has_text("#node-state", "evictable")
     page.picture("eviction")
+    page.open(journal=busy, seq=1, tab="eviction")
+    page.has_text("#pane-eviction", "Nothing can be evicted: the tree is empty")
 
 
 def test_explain_says_where_the_tombstone_is(open_page: Open, service: str, story: Recovery) -> None:
@@ -122,6 +137,7 @@ def test_explain_says_where_the_tombstone_is(open_page: Open, service: str, stor
     page.has_text("#explanation", "Full alone")
     page.has_text("#explanation", "32 tokens")
     page.has_text("#explain-sentence", "tombstone")
+    page.has_text("#explanation", "Tombstone that decides")
     page.page.locator("#explain-tokens").fill("1 2 three")
     page.page.get_by_role("button", name="Why does it not match further?").click()
     expect(page.page.get_by_role("alert")).to_have_text('"three" is not a token id.')
@@ -132,7 +148,6 @@ def test_two_marked_seqs_are_compared(open_page: Open, service: str, story: Reco
     page.press("a", ".")
     page.at(story.after)
     page.press("b", "d")
-    page.page.locator("#diff-ask").click()
     page.has_text("#difference", "changed")
     page.has_text("#difference", f"node {story.node}")
     page.picture("difference")

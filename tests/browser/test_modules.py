@@ -95,6 +95,38 @@ def test_zooming_keeps_the_token_under_the_pointer(open_page: Open, service: str
 
 
 @pytest.mark.parametrize(
+    ("typed", "pick"),
+    [
+        ("14", {"type": "node", "id": 14}),
+        (" 1,400 ", {"type": "node", "id": 1400}),
+        ("node 14", {"type": "node", "id": 14}),
+        ("Node:14", {"type": "node", "id": 14}),
+        ("node x", None),
+        ("full 12", {"type": "slot", "pool": "full", "slot": 12}),
+        ("swa:8", {"type": "slot", "pool": "swa", "slot": 8}),
+        ("SWA # 8", {"type": "slot", "pool": "swa", "slot": 8}),
+        ("slot 12", {"type": "slot", "pool": "full", "slot": 12}),
+        ("slot swa 12", {"type": "slot", "pool": "swa", "slot": 12}),
+        ("swa -1", None),
+        ("r00160", {"type": "request", "id": "r00160"}),
+        ("request 14", {"type": "request", "id": "14"}),
+        ("tenant/a b:c", {"type": "request", "id": "tenant/a b:c"}),
+        ("fuller", {"type": "request", "id": "fuller"}),
+        ("", None),
+        ("  ", None),
+    ],
+)
+def test_what_is_typed_names_a_node_a_slot_or_a_request(
+    open_page: Open, service: str, story: Recovery, typed: str, pick: dict[str, object] | None
+) -> None:
+    page = open_page(service).open(journal=story.journal)
+    told = page.page.evaluate(
+        """async (text) => (await import("/static/js/go-to.js")).typedPick(text)""", typed
+    )
+    assert told == pick
+
+
+@pytest.mark.parametrize(
     ("fragment", "said"),
     [
         ("#journal=2&seq=15&node=3", {"journal": 2, "asked": 15, "pick": {"type": "node", "id": 3}}),

@@ -2,10 +2,14 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Open
-from tests.browser.recorded import HOSTILE, Recovery
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.journal import Journal
+from tests.browser.conftest import Open, served
+from tests.browser.recorded import HOSTILE, Recovery, record_recovery, small_cache
+from tests.support.stores import change
 
 FIRST_ROW = {"x": 12, "y": 28}
 """Inside the node that begins at token 0 in the first row, below the axis."""
@@ -120,9 +124,110 @@ def test_a_namespace_and_a_number_of_levels_narrow_the_tree(open_page: Open, ser
     page.has_text("#tree-share", "more nodes lie in these rows")
 
 
+def test_a_node_a_slot_and_a_request_are_gone_to_by_what_is_typed(
+    open_page: Open, service: str, story: Recovery
+) -> None:
+    page = open_page(service).open(journal=story.journal, seq=story.before)
+    for typed, title in (
+        (str(story.node), f"Node {story.node}"),
+        ("full 4", "Full slot 4"),
+        ("swa:8", "SWA slot 8"),
+        ("reader", "Request reader"),
+    ):
+        page.press("g")
+        expect(page.page.locator("#go-input")).to_be_focused()
+        page.page.keyboard.insert_text(typed)
+        page.press("Enter")
+        page.has_text("#side-title", title)
+        expect(page.page.locator("#side")).to_be_focused()
+    page.press("g")
+    page.page.keyboard.insert_text("node none")
+    page.press("Enter")
+    assert (
+        page.page.locator("#go-input").evaluate("input => input.validationMessage").startswith("Type a node")
+    )
+    page.has_text("#side-title", "Request reader")
+    page.picture("go-to")
+
+
+def test_a_namespace_that_is_not_there_is_not_an_empty_tree(
+    open_page: Open, service: str, story: Recovery
+) -> None:
+    page = open_page(service).open(journal=story.journal, namespace="nobody")
+    expect(page.page.locator("#tree-empty")).to_have_text(
+        "No namespace of this name is in the tree at this seq."
+    )
+
+
+def test_the_default_namespace_can_be_looked_at_alone(open_page: Open, fresh_store: str) -> None:
+    with Journal.open(fresh_store) as store, store.record(name="two") as recorder:
+        cache = small_cache(recorder)
+        for namespace in ("", "tenant"):
+            request = cache.open_request(f"r{namespace}", [1, 2, 3, 4], namespace=namespace)
+            request.extend(4)
+            request.computed()
+            request.finish()
+    with served(fresh_store) as address, open_page(address) as page:
+        page.open(journal=1)
+        page.has_text("#tree-share", "2 of 2 nodes")
+        page.page.locator("#namespace-filter").select_option(label="(default)")
+        page.has_text("#tree-share", "1 of 1 node")
+
+
+def test_a_lock_is_told_with_what_it_covers_in_either_pool(
+    open_page: Open, service: str, story: Recovery
+) -> None:
+    page = open_page(service).open(journal=story.journal, seq=story.before, request="reader")
+    page.has_text(
+        "#side", re.compile(r"locks Full of tokens \[0, 40\), from the root to node \d+, and no SWA any more")
+    )
+    page.page.goto(page.address(journal=story.journal, seq=story.after, request="writer"))
+    page.has_text(
+        "#side", re.compile(r"locks Full of tokens .* from the root to node \d+, and SWA of tokens \[")
+    )
+
+
 def test_the_help_lists_the_keyboard(open_page: Open, service: str, story: Recovery) -> None:
     page = open_page(service).open(journal=story.journal)
     page.press("?")
     expect(page.page.get_by_role("dialog")).to_contain_text("previous transaction")
     page.press("Escape")
     expect(page.page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_journal_that_does_not_fold_says_so_and_tells_its_events(open_page: Open, fresh_store: str) -> None:
+    with Journal.open(fresh_store) as store:
+        story = record_recovery(store)
+    edit = f"UPDATE events SET payload = json_set(payload, '$.node', 99999) WHERE seq = {story.recovered}"
+    change(fresh_store, edit)
+    with served(fresh_store) as address, open_page(address) as page:
+        page.expected.append("409")
+        page.page.goto(page.address(journal=story.journal))
+        page.has_text("#notices", "does not fold")
+        page.has_text("#tree-empty", "cannot be known")
+        expect(page.page.locator(".event-row:not(.head)").first).to_be_visible()
+        page.picture("does-not-fold")
+        page.page.goto(page.address(journal=story.journal, seq=story.before))
+        page.at(story.before)
+        page.has_text("#tree-share", "nodes")
+        expect(page.page.locator("#tree-empty")).to_be_hidden()
+        page.check()
+
+
+@pytest.mark.parametrize("width", [320, 640])
+def test_a_narrow_page_is_not_wider_than_its_window(open_page: Open, fresh_store: str, width: int) -> None:
+    with Journal.open(fresh_store) as store, store.record(name="long names " * 20) as recorder:
+        cache = HybridCache(
+            CacheConfig(page_size=4, sliding_window=8, full_tokens=320, swa_tokens=160), sink=recorder
+        )
+        for namespace in ("tenant " * 40, "another " * 40):
+            request = cache.open_request("id" * 200 + namespace[0], [1, 2, 3, 4, 5], namespace=namespace)
+            request.extend(5)
+            request.computed()
+            request.commit()
+    with served(fresh_store) as address, open_page(address, viewport={"width": width, "height": 640}) as page:
+        page.open()
+        page.has_text("#tree-share", "nodes")
+        assert page.page.evaluate("document.documentElement.scrollWidth") == width
+        page.picture(f"narrow-{width}")
+        page.check()

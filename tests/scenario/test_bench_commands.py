@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kvledger.journal.codec import encode_all
+from kvledger.tools.bench import fingerprints
 from kvledger.tools.bench.recording import pages_named, recorded, traffic
 from kvledger.tools.cli import main
 
@@ -84,6 +85,23 @@ def test_bench_inspect_prints_a_table_for_people_and_leaves_out_what_it_is_told_
     shown = printed(capsys, "bench", "inspect", "--events", "0", "--requests", "3", "--repeats", "1")
     assert "past seqs" not in shown
     assert "built-in, seed 0: 3 requests" in shown
+
+
+def test_bench_fingerprints_tells_a_ratio_and_what_each_page_adds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fingerprints, "LENGTHS", (64, 128))
+    report: Any = json.loads(printed(capsys, "bench", "fingerprints", "--repeats", "2", "--json"))
+    cases = [(figure["page_size"], figure["tokens"], figure["pages"]) for figure in report["figures"]]
+    assert cases == [(16, 64, 4), (16, 128, 8), (64, 64, 1), (64, 128, 2)]
+    for figure in report["figures"]:
+        assert figure["page_bytes"] == 8192 * figure["page_size"]
+        assert figure["off_us"] > 0
+        assert figure["on_us"] > 0
+        assert figure["ratio"] == pytest.approx(figure["on_us"] / figure["off_us"], abs=0.2)
+    shown = printed(capsys, "bench", "fingerprints", "--repeats", "1")
+    assert "4 Full and 4 SWA layers, 4 heads of 64, bfloat16 on cpu" in shown
+    assert "added" in shown
 
 
 @pytest.mark.parametrize("which", ["journal", "trace"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kvledger.journal import Journal
 from kvledger.tools.cli import main
 from tests.support.service import DEADLINE_SECONDS, recorded
 
@@ -86,7 +87,7 @@ def test_its_token_comes_from_a_file_or_the_environment_and_is_never_printed(
         ([], {"KVLEDGER_TOKEN": TOKEN, "KVLEDGER_HOST": "0.0.0.0"}),
     ):
         with serving(database, *options, **environment) as (process, url):
-            url = url.replace("0.0.0.0", "127.0.0.1")
+            assert url.startswith("http://127.0.0.1:"), "an address that nobody can open"
             assert httpx.get(f"{url}/v1/journals").status_code == 401
             assert httpx.get(f"{url}/?token={TOKEN}").status_code == 303
             assert httpx.get(f"{url}/?token={TOKEN}x").status_code == 401
@@ -95,6 +96,7 @@ def test_its_token_comes_from_a_file_or_the_environment_and_is_never_printed(
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
         assert TOKEN not in out + err
+        assert "listens at every address of this machine (0.0.0.0)" in err
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,16 @@ def test_what_it_cannot_do_is_said_in_a_sentence_before_it_listens(
     assert err.startswith("kvledger: ")
     assert err.count("\n") == 1
     assert "tooshort" not in err
+
+
+def test_a_database_without_a_journal_is_served_and_said_to_have_none(database: Path, tmp_path: Path) -> None:
+    Journal.open(tmp_path / "empty.db").close()
+    for path, is_said in ((tmp_path / "empty.db", True), (database, False)):
+        with serving(path) as (process, url):
+            assert httpx.get(f"{url}/readyz").status_code == 200
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=DEADLINE_SECONDS)
+        assert ("holds no journal yet" in err) == is_said
 
 
 def test_a_database_that_is_not_there_is_refused_and_not_made(

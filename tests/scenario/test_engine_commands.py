@@ -139,3 +139,26 @@ def test_bench_provenance_prints_a_table_for_people(capsys: pytest.CaptureFixtur
     assert (status, err) == (0, "")
     assert "gemma2-tiny, built-in, seed 0: 10 requests" in out
     assert "bfloat16, no mixed node" in out
+
+
+@pytest.mark.parametrize("engine", ["synthetic", "transformers"])
+def test_a_run_with_fingerprints_says_how_many_pages_were_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, engine: str
+) -> None:
+    path = tmp_path / "run.db"
+    arguments = ("run", "--engine", engine, "--fingerprints", "--requests", 12, "--db", path)
+    status, out, err = answered(capsys, *arguments)
+    assert (status, err) == (0, "")
+    assert "pages fingerprinted" in " ".join(out.split())
+    verdict = documented(capsys, "audit", path)
+    assert verdict["counts"]["pages_fingerprinted"] > verdict["counts"]["pages_compared"] > 0
+    assert {one["status"] for one in verdict["invariants"] if one["id"] == "locked-content"} == {"verified"}
+
+
+def test_fingerprints_of_a_run_that_writes_no_kv_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ("run", "--fingerprints", "--no-verify-kv", "--requests", 2, "--db", tmp_path / "run.db")
+    status, out, err = answered(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert "without a layout" in err

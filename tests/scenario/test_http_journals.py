@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from kvledger.api.projection import Timeline
 from kvledger.core.events import EVENTS
 from kvledger.journal import Journal
-from kvledger.journal.history import anomalies
-from kvledger.journal.marks import marks
+from kvledger.journal.lookups.history import anomalies
+from kvledger.journal.lookups.marks import marks
 from tests.support.private_tokens import live_privately
 from tests.support.recorded_run import record_run, small_run
 from tests.support.service import client_over, followed, library_over, pruned
@@ -297,6 +298,27 @@ def test_a_service_is_ready_once_it_has_loaded_what_it_follows(database: Path) -
         assert ready.json() == {"status": "ok"}
 
 
+def test_a_probe_waits_a_moment_for_what_is_still_loading(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    loads = True
+
+    def wait_loaded(timeline: Timeline, timeout: float) -> bool:
+        waited.append(timeout)
+        return loads
+
+    with client_over(database) as client:
+        monkeypatch.setattr(Timeline, "wait_loaded", wait_loaded)
+        assert client.get("/readyz").status_code == 200
+        loads = False
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json()["detail"] == "still loading: journal 2"
+    assert len(waited) == 2
+    assert all(0 < timeout < 1 for timeout in waited)
+
+
 def test_every_kind_of_event_has_its_payload_documented(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     mapping = document["components"]["schemas"]["EventOut"]["properties"]["data"]["discriminator"]["mapping"]
@@ -319,6 +341,11 @@ def test_a_journal_without_an_event_has_no_state_and_says_so(tmp_path: Path) -> 
         told = client.get(J).json()
         assert (told["first_seq"], told["last_seq"], told["transactions"]) == (None, None, 0)
         assert client.get(f"{J}/events").json()["items"] == []
-        assert client.get(f"{J}/marks").status_code == 409
+        for path in ("/marks", "/slots/full/8/history", "/tree", "/pools", "/requests", "/eviction/full"):
+            answer = client.get(J + path)
+            assert (answer.status_code, answer.json()["title"]) == (503, "Nothing recorded"), path
+            assert int(answer.headers["Retry-After"]) > 0
+        # The service itself lacks nothing.
+        assert client.get("/readyz").status_code == 200
         assert client.get(f"{J}/chain").json()["first_number"] is None
         assert client.get("/metrics").status_code == 200

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,24 @@ def test_it_shows_each_state_of_the_cache_while_the_scheduler_runs(tmp_path: Pat
         assert list(store.verify()) == []
 
 
+@pytest.mark.parametrize("requests", range(5))
+def test_what_was_flushed_is_shown_at_once_by_a_service_that_has_just_begun(
+    tmp_path: Path, requests: int
+) -> None:
+    with (
+        Journal.open(tmp_path / "run.db") as store,
+        store.record() as recorder,
+        Inspector.attach(recorder) as inspector,
+    ):
+        cache = HybridCache(CONFIG, sink=recorder)
+        for number in range(requests):
+            serve_one(cache, f"r{number}", tokens=24 + 4 * number)
+        recorder.flush()
+        assert recorder.durable_seq > 0
+        for path in ("tree", "requests", "pools", "leases", "eviction/full", "slots/full/4"):
+            assert ask(inspector, f"/v1/journals/1/{path}")[0] == 200, path
+
+
 def test_it_may_be_attached_late_and_more_than_once(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "run.db") as store, store.record() as recorder:
         cache = HybridCache(CONFIG, sink=recorder)
@@ -140,3 +160,59 @@ def test_a_recorder_without_a_store_is_refused() -> None:
             Inspector.attach(recorder)
     finally:
         recorder.close()
+
+
+SCHEDULER = """
+import os, sys, threading, urllib.request
+from kvledger.api import Inspector
+from kvledger.api.audits import runner
+from kvledger.journal import Journal
+
+recorder = Journal.open(sys.argv[1]).record()
+inspector = Inspector.attach(recorder)
+"""
+"""What a scheduler's process begins with, that ends as its test says."""
+
+
+def scheduler(folder: Path, ends: str) -> "subprocess.CompletedProcess[str]":
+    """Run a scheduler's process to its end, which has to come by itself."""
+    command = [sys.executable, "-c", SCHEDULER + ends, str(folder / "run.db")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
+
+
+def test_a_scheduler_that_ends_waits_for_no_audit(tmp_path: Path) -> None:
+    ended = scheduler(
+        tmp_path,
+        """
+begun = threading.Event()
+runner.audit = lambda source, **how: begun.set() or threading.Event().wait()
+urllib.request.urlopen(f"{inspector.url}/v1/journals/1/audits", data=b"")
+begun.wait()
+recorder.close()
+print("over")
+""",
+    )
+    assert (ended.stdout, ended.returncode) == ("over\n", 0), ended.stderr
+
+
+def test_a_child_of_a_scheduler_that_was_forked_does_not_listen(tmp_path: Path) -> None:
+    ended = scheduler(
+        tmp_path,
+        """
+mouth, ear = os.pipe()
+child = os.fork()
+if not child:
+    os.close(ear)
+    os.read(mouth, 1)
+    os._exit(0)
+inspector.close()
+try:
+    urllib.request.urlopen(f"{inspector.url}/healthz", timeout=30)
+except OSError as error:
+    print(error.reason)
+os.close(ear)
+os.waitpid(child, 0)
+recorder.close()
+""",
+    )
+    assert "refused" in ended.stdout, ended.stderr

@@ -20,8 +20,13 @@ def blocks(language: str) -> list[str]:
     return [code for found, code in fenced if found == language]
 
 
+def printed(code: str, folder: Path) -> str:
+    arguments = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(arguments, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
 def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
-    scheduler, layout = blocks("python")
+    scheduler, layout, _, _ = blocks("python")
     subprocess.run([sys.executable, "-W", "error", "-c", scheduler], cwd=tmp_path, check=True)
     subprocess.run([sys.executable, "-W", "error", "-c", layout], cwd=tmp_path, check=True)
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "run.db")]).exit_code == 0
@@ -31,8 +36,21 @@ def test_the_code_of_the_readme_runs(tmp_path: Path) -> None:
     assert {("retract", "r2"), ("refresh", "r2"), ("commit", "r1"), ("checkpoint", None)} <= told
 
 
+def test_the_inspector_of_the_readme_says_where_it_is_and_leaves_a_sound_journal(tmp_path: Path) -> None:
+    inspector = blocks("python")[2]
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+\n", printed(inspector, tmp_path))
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "live.db")]).exit_code == 0
+
+
+def test_the_ten_lines_of_the_readme_share_prefixes_as_shown(tmp_path: Path) -> None:
+    batching = blocks("python")[3]
+    assert len([line for line in batching.splitlines() if line]) <= 10
+    assert printed(batching, tmp_path) == blocks("")[1]
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "batching.db")]).exit_code == 0
+
+
 def test_the_output_in_the_readme_is_what_run_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (shown,) = blocks("")
+    shown, _ = blocks("")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["run"])
     assert result.exit_code == 0, result.output

@@ -19,6 +19,7 @@ from kvledger.tools.cli.bench import bench_app
 from kvledger.tools.cli.db import db_app
 from kvledger.tools.cli.diff import diff_command
 from kvledger.tools.cli.events import anomalies_command, events_command
+from kvledger.tools.cli.explain import explain_command
 from kvledger.tools.cli.export import export_command
 from kvledger.tools.cli.history import history_app
 from kvledger.tools.cli.output import COULD_NOT_RUN, INTERRUPTED, OK, Interrupted, complain
@@ -51,6 +52,7 @@ app.command("events")(events_command)
 app.command("transactions")(transactions_command)
 app.command("anomalies")(anomalies_command)
 app.command("diff")(diff_command)
+app.command("explain")(explain_command)
 app.command("tail")(tail_command)
 app.command("replay")(replay_command)
 app.command("export")(export_command)

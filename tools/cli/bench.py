@@ -10,6 +10,7 @@ from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress
 from kvledger.tools.cli.run import ModelChoice
 
 if TYPE_CHECKING:
+    from kvledger.tools.bench.fingerprints import FingerprintReport
     from kvledger.tools.bench.inspect import InspectReport
     from kvledger.tools.bench.journal import JournalReport
     from kvledger.tools.bench.ops import OpsReport
@@ -105,6 +106,25 @@ def bench_provenance_command(
         print_json(report)
     else:
         _print_provenance(report)
+    return OK
+
+
+@bench_app.command("fingerprints")
+def bench_fingerprints_command(
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measurements per figure.")] = 40,
+    device: Annotated[str, typer.Option("--device", help="Where the KV lives, in torch's words.")] = "cpu",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Names the prompts.")] = 0,
+    as_json: Annotated[bool, JsonOption] = False,
+) -> int:
+    """What fingerprints of locked KV add to a lock and its release, off and on in turns."""
+    from kvledger.tools.bench.fingerprints import bench_fingerprints
+
+    with progress_bar() as progress:
+        report = bench_fingerprints(repeats=repeats, seed=seed, device=device, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        _print_fingerprints(report)
     return OK
 
 
@@ -247,6 +267,40 @@ def _print_provenance(report: "ProvenanceReport") -> None:
             "-" if figure.largest is None else f"{figure.largest:.2g}",
             "-" if figure.mean is None else f"{figure.mean:.2g}",
             f"{figure.nans:,}",
+        )
+    console.print(table)
+
+
+def _print_fingerprints(report: "FingerprintReport") -> None:
+    console = page()
+    layout = report.layout
+    console.print(str(report.environment))
+    console.print(
+        f"{len(layout.full_layers)} Full and {len(layout.swa_layers)} SWA layers, {layout.kv_heads} heads of "
+        f"{layout.head_dim}, {layout.dtype} on {report.device}; {report.repeats} measurements per figure"
+    )
+    table = _table(
+        "acquire + release",
+        "tokens",
+        "pages",
+        "KiB a page",
+        "off µs",
+        "on µs",
+        "ratio",
+        "added µs a page",
+        "GB/s",
+    )
+    for figure in report.figures:
+        table.add_row(
+            f"pages of {figure.page_size}",
+            f"{figure.tokens:,}",
+            f"{figure.pages:,}",
+            f"{figure.page_bytes / 1024:,.0f}",
+            f"{figure.off_us:,.1f}",
+            f"{figure.on_us:,.1f}",
+            f"{figure.ratio:,.1f}",
+            f"{figure.added_us_per_page:,.2f}",
+            f"{figure.bytes_per_us / 1e3:.2f}",
         )
     console.print(table)
 

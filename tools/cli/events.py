@@ -12,8 +12,10 @@ from kvledger.tools.cli.paging import (
     FromOption,
     LimitOption,
     NewestOption,
+    RevealOption,
     ToOption,
     from_or_after,
+    say_nothing,
     say_rest,
 )
 from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
@@ -49,9 +51,7 @@ def events_command(
     before: BeforeOption = None,
     newest_first: NewestOption = False,
     limit: LimitOption = LIMIT,
-    reveal: Annotated[
-        bool, typer.Option("--reveal-tokens", help="Show token ids and namespaces, if they were kept.")
-    ] = False,
+    reveal: RevealOption = False,
     journal: JournalOption = None,
     exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
@@ -59,7 +59,7 @@ def events_command(
     """The events that meet every condition given, in order of seq."""
     from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
     from kvledger.journal import EventFilter
-    from kvledger.journal.beginning import unseen
+    from kvledger.journal.lookups.beginning import unseen
     from kvledger.tools.lookups import event_page, microseconds
     from kvledger.tools.sources import open_source
 
@@ -76,8 +76,11 @@ def events_command(
     )
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
-        found = source.find(
-            wanted, limit=limit + 1, after_seq=after, before_seq=before, newest_first=newest_first
+        # Taken before it is asked what was pruned: what goes in between is told.
+        found = tuple(
+            source.find(
+                wanted, limit=limit + 1, after_seq=after, before_seq=before, newest_first=newest_first
+            )
         )
         page = event_page(
             source,
@@ -97,6 +100,7 @@ def events_command(
     else:
         for event in page.events:
             typer.echo(event.line())
+        say_nothing(page.events, "no events match")
         say_rest(page, newest_first=newest_first)
     return OK
 
@@ -109,26 +113,34 @@ def anomalies_command(
     before: BeforeOption = None,
     newest_first: NewestOption = False,
     limit: LimitOption = LIMIT,
+    reveal: RevealOption = False,
     journal: JournalOption = None,
     exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
-    """Refused and failed operations, calls and locks that a reset cut short, events that were not stored."""
-    from kvledger.journal.beginning import unseen
-    from kvledger.journal.history import anomalies
+    """Refused and failed operations, calls and locks that a reset cut short, events that were not stored.
+
+    What a cache refuses by its policy (`run --locked-recovery skip`) is none; `events --kind rolled_back`
+    has it.
+    """
+    from kvledger.journal.lookups.beginning import unseen
+    from kvledger.journal.lookups.history import anomalies
     from kvledger.tools.lookups import anomaly_page
     from kvledger.tools.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
-        found = anomalies(
-            source,
-            first_seq=first,
-            last_seq=last,
-            limit=limit + 1,
-            after_seq=after,
-            before_seq=before,
-            newest_first=newest_first,
+        # Taken before it is asked what was pruned: what goes in between is told.
+        found = tuple(
+            anomalies(
+                source,
+                first_seq=first,
+                last_seq=last,
+                limit=limit + 1,
+                after_seq=after,
+                before_seq=before,
+                newest_first=newest_first,
+            )
         )
         page = anomaly_page(
             source,
@@ -136,6 +148,7 @@ def anomalies_command(
             limit=limit,
             unseen=unseen(source, first_seq=from_or_after(first, after)),
             newest_first=newest_first,
+            reveal=reveal,
         )
     if as_json:
         print_json(page)
@@ -146,7 +159,6 @@ def anomalies_command(
         whose = "" if request is None else f" request {request}:"
         what = f"{one.op}: {one.event['kind']}{whose} {anomaly.sentence}"
         typer.echo(f"{one.seq:>9}  {one.time}  {what}")
-    if not page.anomalies:
-        typer.echo("no anomalies")
+    say_nothing(page.anomalies, "no anomalies")
     say_rest(page, newest_first=newest_first)
     return OK

@@ -1,5 +1,6 @@
 """Options of commands whose answers come in pages, and what they say of the rest of an answer."""
 
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,6 +30,21 @@ NewestOption = Annotated[bool, typer.Option("--newest-first", help="From the end
 def from_or_after(first: int | None, after: int | None) -> int | None:
     """The first seq that --from and --after leave to look at."""
     return first if after is None else max(after + 1, first or 1)
+
+
+RevealOption = Annotated[
+    bool,
+    typer.Option(
+        "--reveal-tokens",
+        help="Show token ids, namespaces and words that may quote them, if they were kept.",
+    ),
+]
+
+
+def say_nothing(found: Sized, sentence: str) -> None:
+    """On stderr, where nothing was found: that it is so, and no answer that got lost."""
+    if not found:
+        typer.echo(sentence, err=True)
 
 
 def say_rest(page: "Page", *, newest_first: bool = False) -> None:

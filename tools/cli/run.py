@@ -127,12 +127,16 @@ def run_command(
             help="Check what running requests would read; of a model, its logits.",
         ),
     ] = True,
+    fingerprints: Annotated[
+        bool,
+        typer.Option("--fingerprints", help="Journal checksums of locked KV, for the audit to compare."),
+    ] = False,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Serve a workload through the cache with journaling on, then audit the journal.
 
-    Exit status: 0 passed, 1 a violation, wrong KV or logits, or a cache that failed in the middle, 2 could
-    not run or nothing was served, 130 interrupted.
+    Exit status: 0 passed, 1 a violation, wrong KV or logits, or a cache or a store that failed in the
+    middle, 2 could not run or nothing was served, 130 interrupted.
     """
     # Everything heavy is imported here, so that --help and mistakes answer at once.
     from kvledger.core.config import CacheConfig, KVLayout
@@ -163,6 +167,7 @@ def run_command(
         device=device,
         locked_recovery=locked_recovery.value,
         layout=layout,
+        fingerprints=fingerprints,
     )
     settings = preset.settings
     if token_budget is not None:

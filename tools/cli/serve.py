@@ -9,6 +9,8 @@ from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli.output import OK
 from kvledger.tools.cli.stored import JournalOption, StoreArgument
 
+EVERYWHERE = "kvledger: it listens at every address of this machine ({}); from elsewhere, name the machine"
+EMPTY = "kvledger: this database holds no journal yet; the page shows the first one as soon as it is begun"
 EXTRA = "the service needs more packages: pip install 'kvledger[api]' ({} is missing)"
 
 
@@ -35,6 +37,8 @@ def serve_command(
     --journal names the journal to follow from the start. Settings can stand in the environment too, as
     KVLEDGER_HOST, KVLEDGER_PORT, KVLEDGER_TOKEN and so on.
 
+    It prints the address at which it can be opened on this machine.
+
     Exit status: 0 ended, 2 could not run, 130 interrupted.
     """
     try:
@@ -53,6 +57,7 @@ def serve_command(
         given["token"] = read_token(token_file)
     settings = ApiSettings(**{name: value for name, value in given.items() if value is not None})
     with Journal.open(database, create=False) as store:
+        is_empty = not store.list()
         if journal is not None:
             # A journal that is not there is told now, not to the first who asks for it.
             store.reader(journal)
@@ -64,5 +69,9 @@ def serve_command(
         )
         service = Service(create_app(settings, library))
         typer.echo(service.listen())
+        if service.is_everywhere:
+            typer.echo(EVERYWHERE.format(settings.host), err=True)
+        if is_empty:
+            typer.echo(EMPTY, err=True)
         service.run()
     return OK

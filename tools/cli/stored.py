@@ -50,7 +50,7 @@ def replay_source(source: "LookUpSource", at: int | None) -> "Replayed":
 
     Raises `InvalidArgument` where `at` lies before what is stored, and what replay raises.
     """
-    from kvledger.journal.beginning import sentence_of
+    from kvledger.journal.lookups.beginning import sentence_of
     from kvledger.journal.replay import replay
 
     begins = source.beginning()

@@ -7,7 +7,7 @@ import typer
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli.output import OK
-from kvledger.tools.cli.paging import LARGEST_LIMIT, say_unseen
+from kvledger.tools.cli.paging import LARGEST_LIMIT, RevealOption, say_unseen
 from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
 
 PAUSE_SECONDS = 0.2
@@ -20,9 +20,7 @@ def tail_command(
         int, typer.Option("--lines", "-n", min=0, max=LARGEST_LIMIT, help="How many of the last events.")
     ] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is recorded.")] = False,
-    reveal: Annotated[
-        bool, typer.Option("--reveal-tokens", help="Show token ids and namespaces, if they were kept.")
-    ] = False,
+    reveal: RevealOption = False,
     journal: JournalOption = None,
     exported: ExportedOption = None,
     as_json: Annotated[
@@ -33,7 +31,7 @@ def tail_command(
     ] = False,
 ) -> int:
     """Print the last events of a journal, one a line."""
-    from kvledger.journal.beginning import unseen
+    from kvledger.journal.lookups.beginning import unseen
     from kvledger.tools.follow import first_of_last
     from kvledger.tools.follow import follow as follow_journal
     from kvledger.tools.lookups import event_document, unseen_document
@@ -46,10 +44,12 @@ def tail_command(
         missing = unseen_document(unseen(source, first_seq=first_of_last(source, lines)))
         if not as_json:
             say_unseen(missing)
+            if not source.head().seq:
+                typer.echo("no events yet", err=True)
         elif missing is not None:
             typer.echo(f'{{"unseen":{missing.model_dump_json()}}}')
         for found in follow_journal(source, lines, pause=_pause if follow else None):
-            event = event_document(found, policy=source.info.token_policy, reveal=reveal)
+            event = event_document(found, journal=source.info, reveal=reveal)
             typer.echo(event.model_dump_json() if as_json else event.line())
     return OK
 

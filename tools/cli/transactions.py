@@ -14,10 +14,14 @@ from kvledger.tools.cli.paging import (
     FromOption,
     LimitOption,
     NewestOption,
+    RevealOption,
     ToOption,
+    say_nothing,
     say_rest,
 )
 from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalOption
+
+STATUS = "How it ended. What was undone inside a committed one is told by `events --kind rolled_back`."
 
 
 class Status(StrEnum):
@@ -33,7 +37,7 @@ def transactions_command(
         list[str] | None, typer.Option("--op", help="Of this operation; may be given more than once.")
     ] = None,
     request: Annotated[str | None, typer.Option("--request", help="Of this request.")] = None,
-    status: Annotated[Status | None, typer.Option("--status", help="How it ended.")] = None,
+    status: Annotated[Status | None, typer.Option("--status", help=STATUS)] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     first: FromOption = None,
@@ -42,6 +46,7 @@ def transactions_command(
     before: BeforeOption = None,
     newest_first: NewestOption = False,
     limit: LimitOption = LIMIT,
+    reveal: RevealOption = False,
     journal: JournalOption = None,
     exported: ExportedOption = None,
     as_json: Annotated[bool, JsonOption] = False,
@@ -49,7 +54,7 @@ def transactions_command(
     """The transactions that meet every condition given; --after and --before are numbers of transactions."""
     from kvledger.core.ids import RequestId, Seq
     from kvledger.journal import TransactionFilter
-    from kvledger.journal.beginning import unseen
+    from kvledger.journal.lookups.beginning import unseen
     from kvledger.tools.lookups import microseconds, transaction_page
     from kvledger.tools.sources import open_source
 
@@ -64,8 +69,11 @@ def transactions_command(
     )
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
-        found = source.find_transactions(
-            wanted, limit=limit + 1, after=after, before=before, newest_first=newest_first
+        # Taken before it is asked what was pruned: what goes in between is told.
+        found = tuple(
+            source.find_transactions(
+                wanted, limit=limit + 1, after=after, before=before, newest_first=newest_first
+            )
         )
         page = transaction_page(
             source,
@@ -78,11 +86,13 @@ def transactions_command(
                 transaction=None if after is None else after + 1,
             ),
             newest_first=newest_first,
+            reveal=reveal,
         )
     if as_json:
         print_json(page)
     else:
         for transaction in page.transactions:
             typer.echo(transaction.line())
+        say_nothing(page.transactions, "no transactions match")
         say_rest(page, newest_first=newest_first)
     return OK

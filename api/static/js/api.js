@@ -48,13 +48,13 @@ function setReachable(now) {
 /**
  * The address of an answer.
  * @param {string} path  below /v1/, without a leading slash
- * @param {Record<string, unknown>} [query]  null, undefined and "" are left out; arrays are repeated
+ * @param {Record<string, unknown>} [query]  null and undefined are left out, "" is a value; arrays are repeated
  */
 export function address(path, query = {}) {
   const url = new URL(path, BASE);
   for (const [name, value] of Object.entries(query)) {
     for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== null && one !== undefined && one !== "") url.searchParams.append(name, String(one));
+      if (one !== null && one !== undefined) url.searchParams.append(name, String(one));
     }
   }
   return url;

@@ -16,6 +16,8 @@ export function diffTab() {
   const to = seqInput("diff-to", "B");
   const answer = make("div", { id: "difference" });
   const latest = new Latest();
+  /** What was compared last: the same is not asked for again by itself. */
+  let compared = "";
 
   async function ask(event) {
     event?.preventDefault();
@@ -25,6 +27,11 @@ export function diffTab() {
       return;
     }
     change({ markA: a, markB: b });
+    await compare(a, b);
+  }
+
+  async function compare(a, b) {
+    compared = `${look.journal} ${a} ${b}`;
     try {
       const told = await latest.ask((signal) => get(journalPath("/diff"), { from: a, to: b }, { signal }));
       settle(ABOUT);
@@ -55,6 +62,11 @@ export function diffTab() {
   };
   whenChanged(["markA", "markB"], fill);
   whenChanged(["journal"], () => answer.replaceChildren());
+  whenChanged(["tab", "markA", "markB", "journal"], () => {
+    const { journal, markA, markB } = look;
+    if (look.tab !== "diff" || journal === null || markA === null || markB === null) return;
+    if (compared !== `${journal} ${markA} ${markB}`) compare(markA, markB);
+  });
   fill();
   return {
     id: "diff",

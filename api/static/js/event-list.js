@@ -72,9 +72,9 @@ function query(bounds) {
 
 /** Load what belongs at the moment shown. */
 async function load() {
-  if (look.journal === null || !look.shown) return;
+  if (look.journal === null || (!look.shown && look.unknown === null)) return;
   const live = isLive();
-  const upto = live ? null : look.shown.at.seq;
+  const upto = live ? null : (look.shown?.at.seq ?? look.asked);
   stream.close();
   try {
     const page = await asking.ask((signal) =>
@@ -84,7 +84,7 @@ async function load() {
     hasOlder = page.next !== null;
     hasNewer = !live;
     list.replace(page.items);
-    if (live) follow(Math.max(look.shown.at.seq, page.items[0]?.seq ?? 0));
+    if (live) follow(Math.max(look.shown?.at.seq ?? 0, page.items[0]?.seq ?? 0));
   } catch (error) {
     report(ABOUT, error);
   }
@@ -193,12 +193,12 @@ export function eventsTab() {
   );
   // The moment is found after it is asked for, so both are waited for before the list is.
   let pending = new Set();
-  whenChanged(["journal", "asked", "shown"], (changed) => {
+  whenChanged(["journal", "asked", "shown", "unknown"], (changed) => {
     pending = new Set([...pending, ...changed]);
     if (changed.has("journal")) list.replace([]);
     // Going live, or staying where live was, may show the very state that was shown: nothing more comes then.
     const settled = pending.has("asked") && (isLive() || look.asked === look.shown?.at.seq);
-    if (!changed.has("shown") && !settled) return;
+    if (!changed.has("shown") && !changed.has("unknown") && !settled) return;
     const all = pending;
     pending = new Set();
     onMoment(all);

@@ -2,7 +2,7 @@
 
 import { Latest, get } from "./api.js";
 import { make, table } from "./dom.js";
-import { count, span } from "./format.js";
+import { capital, count, span } from "./format.js";
 import { nodeLink } from "./links.js";
 import { report, settle } from "./notices.js";
 import { journalPath, look, shownSeq, whenChanged } from "./state.js";
@@ -41,7 +41,7 @@ export function evictionTab() {
   return { id: "eviction", name: "Eviction", elements: [body], shown: load };
 }
 
-function side({ pool, candidates, evictable_tokens: evictable }) {
+function side({ pool, candidates, evictable_tokens: evictable, sentence }) {
   const isSwa = pool === "swa";
   const columns = [
     ">#",
@@ -67,7 +67,7 @@ function side({ pool, candidates, evictable_tokens: evictable }) {
     "section",
     {},
     make("h3", {}, `${isSwa ? "SWA" : "Full"}: ${count(evictable)} evictable tokens`),
-    rows.length ? table(columns, rows) : make("p", { class: "quiet" }, "Nothing could be evicted."),
+    rows.length ? table(columns, rows) : make("p", { class: "quiet" }, capital(sentence)),
     candidates.length === ASKED ? make("p", { class: "quiet small" }, `the first ${ASKED}`) : null,
   );
 }

@@ -88,6 +88,10 @@ function tell(told, asked) {
         "First tombstone",
         told.first_tombstone === null ? "none on the path" : `begins at token ${count(told.first_tombstone)}`,
       ],
+      [
+        "Tombstone that decides",
+        told.deciding_tombstone === null ? null : `begins at token ${count(told.deciding_tombstone)}`,
+      ],
       ["Live SWA missing", told.live_missing ? `${count(told.live_missing)} tokens` : "none"],
       ["Match ends in", told.node === null ? null : nodeLink(told.node)],
       ["Path", path.length ? path : "no node"],

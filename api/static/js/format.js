@@ -23,6 +23,11 @@ function trimmed(value) {
   return String(Math.round(value * 100) / 100);
 }
 
+/** A sentence of the service as one of the page. @param {string} text */
+export function capital(text) {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
+}
+
 /** Half-open, as everywhere here. @param {number} start @param {number} end */
 export function span(start, end) {
   return `[${count(start)}, ${count(end)})`;

@@ -77,7 +77,7 @@ export function startHash() {
     change({
       ...said,
       journal,
-      ...(other ? { info: look.journals.find((one) => one.id === journal) ?? null, shown: null } : {}),
+      ...(other ? { info: look.journals.find((one) => one.id === journal) ?? null, shown: null, unknown: null } : {}),
     });
   });
 }

@@ -99,6 +99,7 @@ export function startJournals() {
       info: look.journals.find((journal) => journal.id === id) ?? null,
       asked: null,
       shown: null,
+      unknown: null,
       pick: null,
       event: null,
       root: null,

@@ -4,6 +4,7 @@
  */
 
 import { byId, make } from "./dom.js";
+import { focusGoTo } from "./go-to.js";
 import { remember } from "./moment.js";
 import { change } from "./state.js";
 import { focusTab, showTab } from "./tabs.js";
@@ -50,6 +51,7 @@ const HELP = [
   [
     "Elsewhere",
     [
+      ["g", "type a node, a slot or a request to go to"],
       ["t", "to the tree"],
       ["1 – 8", "Events, Pools, Requests, Leases, Eviction, Explain, Diff, Audit"],
       ["/", "to the filter of the list"],
@@ -75,6 +77,7 @@ const KEYS = {
     byId("seq-input").focus();
     byId("seq-input").select();
   },
+  g: focusGoTo,
   t: () => byId("tree-canvas").focus(),
   "/": focusTab,
   a: () => remember("markA"),

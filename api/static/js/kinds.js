@@ -24,5 +24,6 @@ export const KINDS = [
   "cache_reset",
   "call_ignored",
   "mapping_set",
+  "kv_fingerprinted",
   "events_dropped",
 ];

@@ -6,7 +6,7 @@
  * of them tell of the same state, and of one that can be cached.
  */
 
-import { Latest, get } from "./api.js";
+import { Latest, Problem, get } from "./api.js";
 import { report, say, settle } from "./notices.js";
 import { change, journalPath, look, whenChanged } from "./state.js";
 
@@ -47,9 +47,13 @@ async function find() {
     const shown = await moment.ask((signal) => get(journalPath("/pools"), { at: look.asked }, { signal }));
     settle(ABOUT);
     if (shown.at.seq !== look.shown?.at.seq || isOther) change({ shown });
+    change({ unknown: null });
     isOther = false;
   } catch (error) {
     report(ABOUT, error);
+    // Where a state was shown it stays; where none can be, the views say so and the events are told all the same.
+    if (error instanceof Problem && (look.shown === null || isOther))
+      change({ shown: null, unknown: error.message });
   }
 }
 

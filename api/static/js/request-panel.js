@@ -62,10 +62,15 @@ function aboutOpen({ request, row }) {
 
 /** @returns {(Node|string)[]} */
 export function leaseText(lease) {
+  const since = lease.since_seq === null ? [] : [", since ", seqLink(lease.since_seq)];
+  if (lease.node === null) return [`lease ${lease.lease}, an empty lock`, ...since];
+  const swa = lease.swa_held
+    ? `SWA of tokens ${span(lease.swa_from, lease.length)}`
+    : "no SWA any more (given back early)";
   return [
-    `lease ${lease.lease}: Full ${span(0, lease.length)}`,
-    lease.swa_held ? `, SWA ${span(lease.swa_from, lease.length)}` : ", SWA released",
-    ...(lease.node === null ? [", an empty lock"] : [" down to ", nodeLink(lease.node)]),
-    ...(lease.since_seq === null ? [] : [", since ", seqLink(lease.since_seq)]),
+    `lease ${lease.lease} locks Full of tokens ${span(0, lease.length)}, from the root to `,
+    nodeLink(lease.node),
+    `, and ${swa}`,
+    ...since,
   ];
 }

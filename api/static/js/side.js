@@ -117,7 +117,7 @@ function hint() {
       "Choose a node in the tree, a page in a pool map, or a request. ",
       "What holds it, where its pages came from and what happened to it is told here.",
     ),
-    make("p", {}, "Press ? for the keyboard."),
+    make("p", {}, "Press g to go to one by its number or name, ? for the keyboard."),
   );
 }
 

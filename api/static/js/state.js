@@ -12,6 +12,7 @@
  * @property {import("./types.js").Journal|null} info
  * @property {number|null} asked
  * @property {import("./types.js").Pools|null} shown
+ * @property {string|null} unknown       why nothing can be shown of the moment that was asked for
  * @property {import("./types.js").Pick|null} pick
  * @property {number|null} event        seq of the event that was jumped to
  * @property {number|null} root         only the tree below this node
@@ -29,6 +30,7 @@ const looking = {
   info: null,
   asked: null,
   shown: null,
+  unknown: null,
   pick: null,
   event: null,
   root: null,

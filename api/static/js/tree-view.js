@@ -5,7 +5,7 @@
 
 import { get } from "./api.js";
 import { byId, perFrame, sharp, whenQuiet } from "./dom.js";
-import { count, counted } from "./format.js";
+import { capital, count, counted } from "./format.js";
 import { report, settle } from "./notices.js";
 import { journalPath, look, shownSeq, whenChanged } from "./state.js";
 import { whenThemeChanges } from "./theme.js";
@@ -106,7 +106,10 @@ function emptyText() {
   if (look.journal === null) return "There is no journal in this store yet.";
   if (look.info?.last_seq === null)
     return "Nothing has been journaled yet; the page waits for the first event.";
+  if (look.unknown !== null) return "This state cannot be known; the events below are told all the same.";
   if (data.picture === null) return "Reading the journal…";
+  // A namespace that is not there is not the same as an empty tree.
+  if (data.picture.sentence) return capital(data.picture.sentence);
   return "No node is in the tree at this seq.";
 }
 
@@ -221,7 +224,7 @@ export function startTreeView() {
     scroller.scrollTop = 0;
     redraw();
   });
-  whenChanged(["shown", "root", "namespace", "depth", "info"], (changed) => {
+  whenChanged(["shown", "unknown", "root", "namespace", "depth", "info"], (changed) => {
     if (changed.has("root") || changed.has("namespace")) {
       scroller.scrollTop = 0;
       layout.top = 0;

@@ -63,6 +63,7 @@
  * @property {boolean} truncated
  * @property {string[]} namespaces
  * @property {number} namespaces_total
+ * @property {string|null} sentence  why nothing is there, where that is to be told
  * @property {Brief[]} nodes
  *
  * @typedef {object} EventOut
