@@ -40,6 +40,7 @@ class DevicePools:
         self._mirror_on_host = self._mirror.numpy() if self.device.type == "cpu" else None
         self._free_full = FreePages(config.full_pages)
         self._free_swa = FreePages(config.swa_pages)
+        self._swa_pages = config.swa_pages
         self._table: PageTable | None = None
         self._busy: Callable[[], bool] = lambda: False
         self.k: dict[int, torch.Tensor] = {}
@@ -121,15 +122,20 @@ class DevicePools:
 
         Computed on the device. Pages with equal bytes have equal checksums, wherever they are; an SWA side
         that a page does not have is 0. `swa` are the SWA pages beside them, None for those that they map to.
-        ForeignSlots for what is no page of the pool. O(bytes read).
+        ForeignSlots for what is no page of the pool, InvalidArgument where there is no layout. O(bytes read).
         """
+        if self._checksum is None:
+            raise InvalidArgument("without a layout these pools hold no KV to sum")
         full = as_slots(pages)
-        self._pages(full * self.page_size)
+        if len(full) and (int(full.min()) < 1 or int(full.max()) >= len(self._mirror)):
+            raise ForeignSlots("a page outside the Full pool, or its padding page")
         if swa is None:
             swa = self._bound().mapping[full]
+        elif len(swa) and (int(swa.min()) < 0 or int(swa.max()) > self._swa_pages):
+            raise ForeignSlots("a page outside the SWA pool")
         there = np.flatnonzero(swa)
         checksums: Fingerprints = np.zeros((len(full), 2), dtype=np.uint64)
-        if self._checksum is not None and len(full):
+        if len(full):
             checksums[:, 0] = self._checksum.of(self._layers(swa=False), self.to_device(full))
             checksums[there, 1] = self._checksum.of(self._layers(swa=True), self.to_device(swa[there]))
         return checksums

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from kvledger.core.errors import InvalidArgument, InvariantViolation, JournalError, StoreUnavailable
+from kvledger.core.errors import (
+    DoubleFree,
+    ForeignSlots,
+    InvalidArgument,
+    InvariantViolation,
+    JournalError,
+    MissingSwa,
+    StoreUnavailable,
+    TransactionError,
+    UnalignedLength,
+)
+from kvledger.core.requests import Request
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.recorder import Recorder
@@ -163,6 +174,46 @@ def test_an_id_that_is_in_use_is_refused_and_nobody_reads_a_strangers_kv() -> No
             ledger.forget()
         book.leave("twice")
         ledger.forget()
+
+
+def test_tokens_that_are_none_are_refused_and_the_others_go_on() -> None:
+    model = tiny_model("gemma3", SLIDING_WINDOW)
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+        book = ledger._entered
+        with pytest.raises(InvalidArgument, match="request 'wide' has tokens that are no int32"):
+            book.match("wide", [1, 2**40], chunk=8)
+        assert book.failure is None
+        assert book.match("sound", [1, 2, 3], chunk=8) == 0
+
+
+@pytest.mark.parametrize("error", [ForeignSlots, MissingSwa, DoubleFree, UnalignedLength, InvalidArgument])
+def test_a_wrong_argument_of_the_embedding_itself_is_no_mistake_of_the_caller(
+    error: type[InvalidArgument], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model("gemma3", SLIDING_WINDOW)
+
+    def refuse(*_: Any) -> None:
+        raise error("the embedding named a wrong slot")
+
+    def fail_to_say_goodbye() -> None:
+        with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+            book = ledger._entered
+            assert book.match("r", [1, 2, 3], chunk=8) == 0
+            assert book.reserve("r", [1, 2, 3], start=0, end=3)
+            monkeypatch.setattr(Request, "abort", refuse)
+            book.leave("r")
+            assert "wrong slot" in str(ledger.report().stopped)
+
+    with pytest.raises(error, match="wrong slot"):
+        fail_to_say_goodbye()
+
+
+def test_a_thread_that_has_the_cache_is_refused_and_not_left_waiting_for_itself() -> None:
+    model = tiny_model("gemma3", SLIDING_WINDOW)
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+        with ledger.cache(), pytest.raises(TransactionError, match="has the cache already"):
+            ledger.check()
+        ledger.check()
 
 
 def test_a_broken_cache_can_be_looked_at_from_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:

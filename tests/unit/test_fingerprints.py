@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from kvledger.core import HybridCache, KVLayout
-from kvledger.core.errors import ForeignSlots
+from kvledger.core.errors import ForeignSlots, InvalidArgument
 from kvledger.core.kv_checksum import KVChecksum, odd
 from tests.support.witness import open_cache
 
@@ -145,7 +145,16 @@ def test_pages_outside_the_pool_are_refused_and_no_pages_are_none() -> None:
     assert cache.pool.fingerprint([]).shape == (0, 2)
 
 
-def test_pools_without_kv_have_nothing_to_sum() -> None:
-    cache = open_cache(page=4, full=32, swa=32)[0]
-    pages = cache.alloc(8)[::4] // 4
-    assert not cache.pool.fingerprint(pages).any()
+def test_pools_without_a_layout_refuse_to_sum_what_they_do_not_hold() -> None:
+    cache = open_cache(page=4, full=64, swa=64)[0]
+    with pytest.raises(InvalidArgument, match="without a layout"):
+        cache.pool.fingerprint([1])
+
+
+@pytest.mark.parametrize(("full", "swa"), [([2**60 + 1], None), ([0], None), ([-1], None), ([1], [2**40])])
+def test_pages_outside_a_pool_are_refused_also_where_their_slots_would_wrap(
+    full: list[int], swa: list[int] | None
+) -> None:
+    cache = open_cache(page=16, full=64, swa=64, layout=LAYOUT)[0]
+    with pytest.raises(ForeignSlots):
+        cache.pool.fingerprint(full, None if swa is None else np.array(swa))

@@ -8,9 +8,10 @@
     is done with a request               finish
     cancels or fails a request           abort
 
-The scheduler decides in the thread of its loop, while others may ask how it goes: each call takes a lock, and
-hands the cache over when it ends. An error that is not the caller's mistake is kept in `failure`; after one,
-goodbyes change the cache no more.
+The scheduler decides in the thread of its loop, while others may ask how it goes: each call takes a lock,
+and hands the cache over when it ends. A request that cannot be taken is a `RefusedRequest`; any other error,
+also one of the cache's that names a wrong argument, is a fault of the embedding and kept in `failure`; after
+one, goodbyes change the cache no more.
 """
 
 import threading
@@ -22,11 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kvledger.core import HybridCache
-from kvledger.core.errors import InvalidArgument, OutOfSlots
+from kvledger.core.errors import InvalidArgument, OutOfSlots, TransactionError
 from kvledger.core.inputs import Slots
 from kvledger.core.requests import Request
 
 Tokens = npt.NDArray[np.int32]
+
+
+class RefusedRequest(InvalidArgument):
+    """A request that cannot be taken as it is: an id that is in use, or token ids that are none."""
 
 
 @dataclass(slots=True)
@@ -53,7 +58,7 @@ class BookCounts:
 
 
 class RequestBook:
-    """Requests by the scheduler's ids. Every method may be called from any thread."""
+    """Requests by the scheduler's ids. Any thread may call, one at a time for one request."""
 
     def __init__(self, cache: HybridCache) -> None:
         self.cache = cache
@@ -65,6 +70,7 @@ class RequestBook:
         self._packed: dict[str, tuple[Sequence[int], Tokens]] = {}  # prompts that wait: asked for each batch
         self._may_start: str | None = None  # who was told 0 by `match` just now, and need not wait
         self._lock = threading.Lock()
+        self._holder: int | None = None  # the thread that has the lock
 
     # Admission
 
@@ -73,8 +79,8 @@ class RequestBook:
 
         With 0 the request owns nothing yet. It is 0 too for one that has to wait: while there is no room for
         what comes next, the rest of the prompt or a `chunk` of it, because who cannot run must not hold a
-        lock; and while the batch being made computes more of its prefix. InvalidArgument for an id that
-        runs already.
+        lock; and while the batch being made computes more of its prefix. RefusedRequest for an id that
+        runs already, or tokens that are none.
         """
         with self._at_work():
             tokens = self._pack(request_id, prompt)
@@ -185,7 +191,7 @@ class RequestBook:
         if entry.requeued:
             entry.requeued = False
             return
-        del self._entries[request_id]
+        self._entries.pop(request_id, None)
         self._prefilling.pop(request_id, None)
         if self.failure is not None:
             return
@@ -222,11 +228,16 @@ class RequestBook:
 
     @contextmanager
     def asking(self) -> Iterator[HybridCache]:
-        """The cache, for questions from any thread."""
+        """The cache, for questions from any thread. TransactionError in a thread that has it already."""
+        me = threading.get_ident()
+        if self._holder == me:
+            raise TransactionError("this thread has the cache already: leave the block that gave it first")
         with self._lock:
+            self._holder = me
             try:
                 yield self.cache
             finally:
+                self._holder = None
                 self.cache.hand_over()
 
     # How
@@ -235,7 +246,13 @@ class RequestBook:
         """The prompt as an array, made once for each list that the scheduler comes with."""
         known = self._packed.get(request_id)
         if known is None or known[0] is not prompt:
-            known = self._packed[request_id] = (prompt, np.asarray(prompt, dtype=np.int32))
+            try:
+                packed = np.asarray(prompt, dtype=np.int32)
+            except (OverflowError, ValueError, TypeError) as error:
+                raise RefusedRequest(
+                    f"request {request_id!r} has tokens that are no int32: {error}"
+                ) from error
+            known = self._packed[request_id] = (prompt, packed)
         return known[1]
 
     def _waiting(self, request_id: str, tokens: Tokens) -> Entry | None:
@@ -244,12 +261,10 @@ class RequestBook:
         if entry is None:
             return None
         if not entry.request.waiting:
-            raise InvalidArgument(
-                f"request id {request_id!r} is in use: ids of requests that run must differ"
-            )
+            raise RefusedRequest(f"request id {request_id!r} is in use: ids of requests that run must differ")
         if not np.array_equal(entry.request.tokens, tokens):
             # Somebody else's prompt under an id that is in the queue already.
-            raise InvalidArgument(f"request id {request_id!r} waits with other tokens: ids must differ")
+            raise RefusedRequest(f"request id {request_id!r} waits with other tokens: ids must differ")
         return entry
 
     def _admit(self, request_id: str, tokens: Tokens, entry: Entry | None) -> Request:
@@ -291,13 +306,13 @@ class RequestBook:
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """Own the cache for a call. An error that is not the caller's mistake stays in `failure`."""
+        """Own the cache for a call. An error that is not a refused request's stays in `failure`."""
         with self.asking():
             if self.failure is not None:
                 raise self.failure
             try:
                 yield
-            except InvalidArgument:
+            except RefusedRequest:
                 raise
             except Exception as error:
                 if self.failure is None:
