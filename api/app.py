@@ -1,7 +1,8 @@
 """The application: routes, limits and headers put around one library. Nothing is built at import.
 
-Layers, from the outside in: headers that every answer carries, the host's name, the token, sizes, the rate,
-compression, and the routes. What an outer layer refuses no inner one sees.
+Layers, from the outside in: HEAD, headers that every answer carries, room for the connection, the host's name
+and the token, sizes, the rate, what a process of its own answers, compression, and the routes. What an outer
+layer refuses no inner one sees.
 """
 
 import importlib
@@ -14,18 +15,21 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRouter
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.gzip import GZipMiddleware
 
 from kvledger import __version__
 from kvledger.api import routes
 from kvledger.api.access import AccessLayer, check_exposure
+from kvledger.api.apart import ApartLayer, OwnProcess
 from kvledger.api.audits import Audits
+from kvledger.api.compression import CompressionLayer
 from kvledger.api.etags import install_etags
 from kvledger.api.headers import HeaderLayer
+from kvledger.api.heads import HeadLayer
 from kvledger.api.library import Library
 from kvledger.api.limits import RateLayer, SizeLayer
 from kvledger.api.metrics import Metrics
 from kvledger.api.problems import Refusal, install_problems
+from kvledger.api.room import Room, RoomLayer
 from kvledger.api.routes.dependencies import EVERYWHERE
 from kvledger.api.routes.page import static_files
 from kvledger.api.schemas.common import Problem
@@ -35,20 +39,15 @@ from kvledger.core.errors import JournalError
 
 log = logging.getLogger("kvledger.api")
 
-COMPRESSED_BYTES = 1_024
-"""An answer that fits a packet is not worth compressing."""
-
-COMPRESSION = 5
-"""JSON of runs shrinks nearly as far as at 9, at a third of the time."""
-
 FIRST_ROUTES = ("stream",)
 """Files of routes whose addresses an address of another file would take for a number."""
 
 
-def create_app(settings: ApiSettings, library: Library) -> FastAPI:
+def create_app(settings: ApiSettings, library: Library, *, process: OwnProcess | None = None) -> FastAPI:
     """The service over `library`. It follows journals from the app's start to its end.
 
-    Raises TokenRequired where others than this machine could reach it and there is no token.
+    Questions about the past go to `process` where there is one, which ends with the app. Raises TokenRequired
+    where others than this machine could reach it and there is no token.
     """
     check_exposure(settings)
     audits = Audits(library, waiting=settings.audits_waiting, kept=settings.audits_kept)
@@ -61,6 +60,8 @@ def create_app(settings: ApiSettings, library: Library) -> FastAPI:
             # The database may come back; until then every route says what is wrong.
             log.warning("no journal is followed yet: %s", error)
         yield
+        if process is not None:
+            await process.close()
         await run_in_threadpool(audits.close)
         await run_in_threadpool(library.close)
 
@@ -76,8 +77,10 @@ def create_app(settings: ApiSettings, library: Library) -> FastAPI:
     app.state.settings = settings
     app.state.static_files = static_files()
     app.state.audits = audits
+    app.state.room = Room()
     app.state.streams = Streams(limit=settings.streams)
-    app.state.metrics = Metrics(library, app.state.streams)
+    app.state.process = process
+    app.state.metrics = Metrics(library, app.state.streams, process=process)
     install_problems(app)
     install_etags(app)
     for router in _routers():
@@ -85,11 +88,15 @@ def create_app(settings: ApiSettings, library: Library) -> FastAPI:
     app.mount("/static", app.state.static_files, name="static")
     _document(app, guarded=settings.token is not None)
     # The one added last is the outermost.
-    app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES, compresslevel=COMPRESSION)
+    app.add_middleware(CompressionLayer)
+    if process is not None:
+        app.add_middleware(ApartLayer, library=library, audits=audits, process=process)
     app.add_middleware(RateLayer, settings=settings)
     app.add_middleware(SizeLayer, settings=settings)
     app.add_middleware(AccessLayer, settings=settings)
+    app.add_middleware(RoomLayer, room=app.state.room)
     app.add_middleware(HeaderLayer)
+    app.add_middleware(HeadLayer)
     return app
 
 

@@ -4,13 +4,14 @@ It lives on threads of its own: an event loop that serves HTTP, the workers that
 follower that folds what the recorder has stored. It never touches the cache, and nothing of it is ever waited
 for by the scheduler's thread or by the recorder's writer, whose bus throws away what is not taken in time.
 What is left is the interpreter's lock, which all threads of a process share: `SHARE` bounds what the
-projection takes of it.
+projection takes of it, and what takes long (states at past seqs, audits) has a process of its own (apart/).
 """
 
 import threading
 from types import TracebackType
 from typing import Self
 
+from kvledger.api.apart import Orders, OwnProcess
 from kvledger.api.app import create_app
 from kvledger.api.library import Library
 from kvledger.api.projection import LiveBus, Pace
@@ -30,7 +31,14 @@ STOP_SECONDS = 30.0
 class Inspector:
     """A running service over one recorder. Made by `attach`; `close` it, or use it as a context manager."""
 
-    def __init__(self, recorder: Recorder, *, settings: ApiSettings, share: float | None = SHARE) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        settings: ApiSettings,
+        share: float | None = SHARE,
+        own_process: bool = True,
+    ) -> None:
         if recorder.url is None:
             raise InvalidArgument("this recorder writes to no store: make one with Journal.record")
         self._recorder = recorder
@@ -44,7 +52,9 @@ class Inspector:
             reveal_tokens=settings.reveal_tokens,
             followed=settings.followed_journals,
         )
-        self._service = Service(create_app(settings, self.library))
+        self.own_process = OwnProcess(Orders.of(self.library, settings)) if own_process else None
+        """Answers about the past; None where that is this process's own matter."""
+        self._service = Service(create_app(settings, self.library, process=self.own_process))
         self._closing = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(
@@ -61,17 +71,19 @@ class Inspector:
         settings: ApiSettings | None = None,
         reveal_tokens: bool = False,
         share: float | None = SHARE,
+        own_process: bool = True,
     ) -> Self:
         """Serve what `recorder` records, and return once that can be connected to; port 0 is any free one.
 
         `settings` stands for host, port and what is revealed where it is given. `share` is how much of a core
-        the projection may take from this process, None all it wants. Raises TokenRequired for an address that
-        others can reach without a token, CannotListen for one that cannot be had, and InvalidArgument for a
-        recorder without a store.
+        the projection may take from this process, None all it wants; `own_process` whether questions about
+        the past and audits go to a process beside it, begun when somebody first looks. Raises TokenRequired
+        for an address that others can reach without a token, CannotListen for one that cannot be had, and
+        InvalidArgument for a recorder without a store.
         """
         if settings is None:
             settings = ApiSettings(host=host, port=port, reveal_tokens=reveal_tokens)
-        inspector = cls(recorder, settings=settings, share=share)
+        inspector = cls(recorder, settings=settings, share=share, own_process=own_process)
         try:
             inspector._service.listen()
         except BaseException:

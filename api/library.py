@@ -68,7 +68,7 @@ class Library:
 
     `live` is a recorder in this process, `bus` what it stores on its way to the timeline; `first` the journal
     to follow from the start where there is no recorder; `pace` how much of the process the timelines may
-    take.
+    take; `hide` how private data is told, where that is not this library's own matter.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Library:
         bus: LiveBus | None = None,
         pace: Pace | None = None,
         reveal_tokens: bool = False,
+        hide: Hiding | None = None,
         followed: int = FOLLOWED_JOURNALS,
     ) -> None:
         self.store = store
@@ -87,7 +88,7 @@ class Library:
         self._first = first
         self._bus = bus
         self._pace = pace
-        self.hide = Hiding(reveals=reveal_tokens)
+        self.hide = Hiding(reveals=reveal_tokens) if hide is None else hide
         self._followed_limit = followed
         self._opened: OrderedDict[int, OpenedJournal] = OrderedDict()
         self._listeners: list[Callable[[JournalInfo], Listener]] = []

@@ -38,7 +38,7 @@ class SizeLayer:
         refusal = self._refusal(scope)
         if refusal is not None:
             if refusal.status == 413 and "expect" not in Headers(scope=scope):
-                await _throw_away(receive)
+                await throw_away(receive)
             await problem_response(refusal)(scope, receive, send)
             return
         taken = 0
@@ -49,7 +49,7 @@ class SizeLayer:
             taken += len(message.get("body", b""))
             if taken > self._body_bytes:
                 if message.get("more_body"):
-                    await _throw_away(receive)
+                    await throw_away(receive)
                 # An HTTPException: whoever reads the body passes on no other error as it is.
                 raise HTTPException(413, detail=self._too_large())
             return message
@@ -76,7 +76,7 @@ class SizeLayer:
         return f"a body has at most {self._body_bytes:,} bytes"
 
 
-async def _throw_away(receive: Receive) -> None:
+async def throw_away(receive: Receive) -> None:
     """Read the rest of a body, up to THROWN_AWAY_BYTES, and keep nothing of it."""
     left, more = THROWN_AWAY_BYTES, True
     while more and left > 0:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from kvledger.api.access import TokenRequired, is_loopback
 from kvledger.api.connections import PatientConnection
+from kvledger.api.room import MOST_CONNECTIONS, Room
 from kvledger.api.settings import ApiSettings
 from kvledger.api.streams import Streams
 from kvledger.core.errors import CacheError
@@ -27,9 +28,6 @@ KEEP_ALIVE_SECONDS = 30
 
 HEADER_BYTES = 65_536
 """More than any browser sends; a longer head is refused while it is read."""
-
-CONNECTIONS = 512
-"""A process has 1,024 descriptors by default, and the scheduler beside an Inspector needs some of them."""
 
 BACKLOG = 128
 """Connections that may wait to be accepted."""
@@ -81,12 +79,14 @@ class Service(uvicorn.Server):
                 ws="none",
                 proxy_headers=False,
                 backlog=BACKLOG,
-                limit_concurrency=CONNECTIONS,
+                limit_concurrency=MOST_CONNECTIONS,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
                 h11_max_incomplete_event_size=HEADER_BYTES,
             )
         )
+        room: Room = app.state.room
+        room.connections = self.server_state.connections
 
     def listen(self) -> str:
         """Take the address and return the URL: connections are accepted from here on, answered once it runs.

@@ -1,7 +1,11 @@
 """The cache: a radix tree over two KV pools in which every change is an event of a transaction."""
 
-from kvledger.core import changes
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Final
+
+from kvledger.core import changes, state
 from kvledger.core.cache import HybridCache
+from kvledger.core.caller_transaction import Transaction
 from kvledger.core.config import CacheConfig, KVLayout
 from kvledger.core.errors import (
     CacheError,
@@ -10,6 +14,7 @@ from kvledger.core.errors import (
     InvalidArgument,
     InvariantViolation,
     JournalError,
+    KVUnreadable,
     MissingSwa,
     OutOfSlots,
     StaleLease,
@@ -20,6 +25,7 @@ from kvledger.core.errors import (
 from kvledger.core.pools import PageAllocator, PoolChanges
 from kvledger.core.requests import Request
 from kvledger.core.results import (
+    Advanced,
     Committed,
     Evicted,
     Explanation,
@@ -31,10 +37,16 @@ from kvledger.core.results import (
     Sizes,
     Statistics,
 )
-from kvledger.core.sinks import EventSink, MemorySink, TransactionRecord
-from kvledger.core.transaction import Savepoint, Transaction
+from kvledger.core.sinks import BeginningListener, EventSink, MemorySink, TransactionRecord
+from kvledger.core.transaction import Savepoint
+
+COMPILED: Final = str(state.__file__).endswith(tuple(EXTENSION_SUFFIXES))
+"""True where the core is the one that `hatch_build.py` compiles, False where it is interpreted."""
 
 __all__ = [
+    "COMPILED",
+    "Advanced",
+    "BeginningListener",
     "CacheConfig",
     "CacheError",
     "Committed",
@@ -49,6 +61,7 @@ __all__ = [
     "InvariantViolation",
     "JournalError",
     "KVLayout",
+    "KVUnreadable",
     "Lease",
     "Match",
     "MemorySink",

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from kvledger.core.caller_transaction import Transaction
 from kvledger.core.check import check
-from kvledger.core.commit import journal_insert
 from kvledger.core.config import CacheConfig
 from kvledger.core.digest import digest
 from kvledger.core.errors import (
@@ -36,18 +36,29 @@ from kvledger.core.inputs import (
     num_tokens,
     pack_tokens,
 )
-from kvledger.core.insertion import Insertion
+from kvledger.core.insertion import Row
 from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
 from kvledger.core.matching import explain, path_pages, taken_by_lock, walk
+from kvledger.core.node import Node
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
-from kvledger.core.raw_insert import insert_row
+from kvledger.core.raw_insert import advance, insert, insert_row, row_after
 from kvledger.core.requests import Request, open_request
 from kvledger.core.reset import reset
-from kvledger.core.results import Evicted, Explanation, Inserted, Lease, Match, NodeView, Sizes, Statistics
+from kvledger.core.results import (
+    Advanced,
+    Evicted,
+    Explanation,
+    Inserted,
+    Lease,
+    Match,
+    NodeView,
+    Sizes,
+    Statistics,
+)
 from kvledger.core.sinks import EventSink, PlainTokens, TokenForm
 from kvledger.core.state import CacheState, LeaseState
-from kvledger.core.transaction import Ledger, Scope, Transaction
+from kvledger.core.transaction import Ledger, Scope
 from kvledger.core.views import node_view, sizes, statistics
 
 
@@ -62,7 +73,7 @@ class HybridCache:
         self, config: CacheConfig, sink: EventSink | None = None, pool: PageAllocator | None = None
     ) -> None:
         self.config = config
-        self._arithmetic = PageArithmetic(config.page_size, config.full_pages)
+        self._arithmetic = PageArithmetic(config.page_size, config.full_pages, config.swa_pages)
         self.pool: Any = pool
         if pool is None:
             # Imported here because torch takes seconds to load, and a reader of journals has no use for it.
@@ -246,7 +257,7 @@ class HybridCache:
         UnalignedLength, InvalidArgument, ForeignSlots, DoubleFree, MissingSwa. O(pages + path).
         """
         self._ledger.check_writer()
-        row = insert_row(
+        row, start = insert_row(
             self._state,
             self._arithmetic,
             key=pack_tokens(tokens),
@@ -255,14 +266,28 @@ class HybridCache:
             protected_len=check_count(protected_len, "protected_len"),
             swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
         )
-        if not row.end:
-            return Inserted(0, None, [], [])
-        with Scope(self._ledger, "insert"):
-            insertion = Insertion(self._ledger, row, touch=True)
-            insertion.run(self._state.root_or_new(row.namespace), 0)
-            told = journal_insert(self._ledger, insertion, row.end)
-            last = insertion.steps[-1].node.id
-        return Inserted(told.prefix_len, last, list(told.adopted_full), list(told.adopted_swa))
+        return insert(self._ledger, row, start)
+
+    def insert_after(self, lease: Lease, tokens: Any, slots: Any, swa_evicted_len: int = 0) -> Inserted:
+        """Insert `tokens`, whole pages that continue what `lease` locks, with their slots.
+
+        Like `insert` of the whole, without looking the locked part up again; positions, as in
+        `swa_evicted_len`, count from the beginning of the prefix. StaleLease too. O(new pages).
+        """
+        held, row, start = self._row_after(lease, tokens, slots, swa_evicted_len)
+        if row.end == row.base:
+            return Inserted(held.length, None if held.node is None else held.node.id, [], [])
+        return insert(self._ledger, row, start)
+
+    def advance(self, lease: Lease, tokens: Any, slots: Any, swa_evicted_len: int = 0) -> Advanced:
+        """Insert as `insert_after` does and move the lock to the new end, in one transaction.
+
+        The new lease holds both halves; the old one is released. What a match would not reach is refused:
+        those slots stay the caller's. InvalidArgument for an end less than a window past a `swa_evicted_len`
+        beyond the lease, or past a lease whose SWA half was given back. O(new pages + nodes on the path).
+        """
+        held, row, start = self._row_after(lease, tokens, slots, swa_evicted_len)
+        return advance(self._ledger, self._arithmetic, lease=lease, held=held, row=row, start=start)
 
     def evict(self, full_tokens: int = 0, swa_tokens: int = 0) -> Evicted:
         """Free at least so many tokens where that many are evictable; returns what was freed. O(freed)."""
@@ -343,6 +368,32 @@ class HybridCache:
         with Scope(self._ledger, op):
             full = take_pages(self._ledger, pages, with_swa=with_swa, owner=None, row_start=None)
         return self._arithmetic.to_slots(full)
+
+    def _row_after(
+        self, lease: Lease, tokens: Any, slots: Any, swa_evicted_len: int
+    ) -> tuple[LeaseState, Row, Node]:
+        """The lease's state, and the row that continues it with the node to insert it from."""
+        self._ledger.check_writer()
+        if not isinstance(lease, Lease):
+            raise InvalidArgument(
+                f"insert_after and advance need a lease that acquire returned, not {lease!r}"
+            )
+        held = self._state.leases.get(lease.id)
+        if lease.request_id is not None:
+            raise InvalidArgument(f"lease {lease.id} belongs to request {lease.request_id!r}")
+        if held is None or held is not lease._state:
+            raise StaleLease(
+                f"lease {lease.id} was released before, cut by a reset, or acquired in an undone transaction"
+            )
+        row, start = row_after(
+            self._state,
+            self._arithmetic,
+            lease=held,
+            key=pack_tokens(tokens),
+            slots=as_slots(slots),
+            swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
+        )
+        return held, row, start
 
     def _own_pages(self, slots: Any, what: str) -> Pages:
         self._ledger.check_writer()

@@ -23,7 +23,8 @@ from kvledger.core.events import (
     TokenRange,
 )
 from kvledger.core.fingerprints import fingerprint
-from kvledger.core.insertion import FULL_AND_SWA, FULL_ONLY, SWA_ONLY, Insertion, Row
+from kvledger.core.ids import RequestId
+from kvledger.core.insertion import Insertion, Row
 from kvledger.core.locking import lock, release
 from kvledger.core.matching import live_run
 from kvledger.core.node import Node, parent_of
@@ -39,12 +40,14 @@ def insert_own(
     state = ledger.state
     page = state.page_size
     base, end = lease.length // page, upto // page
+    incoming = request.row_slice(base, end)
     insertion = Insertion(
         ledger,
         Row(
             namespace=request.namespace,
             key=request.tokens,
-            incoming=request.row_slice(base, end),
+            incoming=incoming,
+            peers=state.pages.peers(incoming),
             base=base,
             dead=request.frontier // page,
             end=end,
@@ -60,6 +63,7 @@ def insert_own(
 def journal_insert(ledger: Ledger, insertion: Insertion, upto: int) -> PrefixInserted:
     """Tell what the insert amounts to, up to page `upto`; what was refused past it is undone already."""
     row, page = insertion.row, ledger.state.page_size
+    adopted_full, adopted_swa, duplicates = insertion.taken_over(upto)
     told = PrefixInserted(
         row.namespace,
         row.owner,
@@ -68,9 +72,9 @@ def journal_insert(ledger: Ledger, insertion: Insertion, upto: int) -> PrefixIns
         insertion.reached * page,
         row.base * page,
         row.dead * page,
-        tuple(insertion.adopted(upto, (FULL_AND_SWA, FULL_ONLY))),
-        tuple(insertion.adopted(upto, (FULL_AND_SWA, SWA_ONLY))),
-        insertion.duplicates(upto),
+        adopted_full,
+        adopted_swa,
+        duplicates,
     )
     ledger.apply(told)
     if ledger.state.fingerprint is not None:
@@ -93,23 +97,11 @@ def commit(ledger: Ledger, request: RequestState, old_lease: LeaseState, upto: i
     protected = old_lease.length
     base = protected // page
     insertion = insert_own(ledger, request, old_lease, upto, touch=False)
-    accepted, node = _accepted(insertion, old_lease.node, base)
-    refused = upto - accepted * page
-    if refused:
-        _undo_refused(ledger, request, insertion, accepted, upto)
-        if accepted <= base:
-            return Committed(protected, [], upto - protected)
-    journal_insert(ledger, insertion, accepted)
-    lease = lock(
-        ledger,
-        node,
-        namespace=request.namespace,
-        length=accepted * page,
-        full_length=max(accepted, insertion.reached) * page,
-        request_id=request.id,
-    )
-    release(ledger, old_lease)
-    tree_pages = _path_pages(lease.node, base, accepted, page)
+    lease = move_lock(insertion, old_lease, request.id)
+    if lease is None:
+        return Committed(protected, [], upto - protected)
+    accepted = lease.length // page
+    tree_pages = path_pages_after(lease.node, base, accepted, page)
     changed = np.flatnonzero(tree_pages != request.row[base:accepted])
     ranges: list[TokenRange] = []
     first, pages = accepted, tree_pages[:0]
@@ -118,7 +110,32 @@ def commit(ledger: Ledger, request: RequestState, old_lease: LeaseState, upto: i
         pages = tree_pages[first - base : last - base]
         ranges = _ranges(changed + base, page)
     ledger.apply(RequestRowChanged(request.id, request.epoch, lease.id, first, pages, request.row_pages))
-    return Committed(accepted * page, ranges, refused)
+    return Committed(lease.length, ranges, upto - lease.length)
+
+
+def move_lock(insertion: Insertion, old_lease: LeaseState, request_id: RequestId | None) -> LeaseState | None:
+    """End an insert that began where `old_lease` ends: keep what a match accepts, and lock that instead.
+
+    None where it accepts nothing past the old lock, which then stays. O(steps + path).
+    """
+    ledger, row = insertion.ledger, insertion.row
+    page = ledger.state.page_size
+    accepted, node = _accepted(insertion, old_lease.node, row.base)
+    if accepted < row.end:
+        _undo_refused(insertion, accepted, old_lease.length, request_id)
+        if accepted <= row.base:
+            return None
+    journal_insert(ledger, insertion, accepted)
+    lease = lock(
+        ledger,
+        node,
+        namespace=row.namespace,
+        length=accepted * page,
+        full_length=max(accepted, insertion.reached) * page,
+        request_id=request_id,
+    )
+    release(ledger, old_lease)
+    return lease
 
 
 def _accepted(insertion: Insertion, start: Node | None, base: int) -> tuple[int, Node | None]:
@@ -142,34 +159,34 @@ def _accepted(insertion: Insertion, start: Node | None, base: int) -> tuple[int,
     return accepted, node
 
 
-def _undo_refused(
-    ledger: Ledger, request: RequestState, insertion: Insertion, accepted: int, upto: int
-) -> None:
+def _undo_refused(insertion: Insertion, accepted: int, protected: int, request_id: RequestId | None) -> None:
     """Roll back what lies past the match; with "remap" that is an anomaly, with "skip" it is expected."""
+    ledger = insertion.ledger
     state = ledger.state
     page = state.page_size
+    upto = insertion.row.end * page
     length = accepted * page
     remap = state.config.locked_recovery == "remap"
-    if length < request.protected and remap:
+    if length < protected and remap:
+        who = "the raw caller" if request_id is None else f"request {request_id!r}"
         raise InvariantViolation(
             [
                 (
                     "insert-match",
-                    f"request {request.id!r} offered {upto} tokens, and the match ends before the "
-                    f"{request.protected} it has locked",
+                    f"{who} offered {upto} tokens, and the match ends before the {protected} it has locked",
                 )
             ]
         )
-    length = max(length, request.protected)
+    length = max(length, protected)
     savepoint = insertion.start
     for step in insertion.steps:
         if step.end * page <= length:
-            savepoint = step.after
+            savepoint = ledger.savepoint_at(step.after, insertion.start)
     reason = f"{upto - length} of {upto} tokens offered lie past the match at {length}"
-    ledger.rollback(savepoint, RollbackCause.REFUSED if remap else RollbackCause.SKIPPED, reason, request.id)
+    ledger.rollback(savepoint, RollbackCause.REFUSED if remap else RollbackCause.SKIPPED, reason, request_id)
 
 
-def _path_pages(node: Node | None, base: int, end: int, page_size: int) -> Pages:
+def path_pages_after(node: Node | None, base: int, end: int, page_size: int) -> Pages:
     """Full pages of the path that ends with `node` at page `end`, from page `base` on: read-only."""
     parts: list[Pages] = []
     position = end

@@ -56,7 +56,17 @@ class Counters:
 
     def journaled(self) -> dict[str, int]:
         """What a checkpoint carries: all that the events tell."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "hit_tokens"}
+        return {
+            "anomalies": self.anomalies,
+            "evicted_full_tokens": self.evicted_full_tokens,
+            "evicted_swa_tokens": self.evicted_swa_tokens,
+            "recoveries": self.recoveries,
+            "recoveries_locked": self.recoveries_locked,
+            "resets": self.resets,
+            "rollbacks": self.rollbacks,
+            "skipped": self.skipped,
+            "tombstones": self.tombstones,
+        }
 
 
 def _evicted(counters: Counters, event: Evicted) -> None:

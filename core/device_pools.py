@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from kvledger.core.config import CacheConfig
-from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa, TransactionError
+from kvledger.core.config import CacheConfig, KVLayout
+from kvledger.core.errors import ForeignSlots, InvalidArgument, KVUnreadable, MissingSwa, TransactionError
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import FreePages
 from kvledger.core.inputs import Slots, as_slots
-from kvledger.core.kv_checksum import KVChecksum
+from kvledger.core.kv_checksum import PoolChecksums
+from kvledger.core.kv_tensors import KVTensors
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
 from kvledger.core.pools import Fingerprints, PoolChanges
 
@@ -29,11 +30,18 @@ class DevicePools:
 
     def __init__(self, config: CacheConfig) -> None:
         self.page_size = config.page_size
+        self.k: dict[int, torch.Tensor] = {}
+        self.v: dict[int, torch.Tensor] = {}
+        self._kv: tuple[KVTensors, KVTensors] | None = None
+        self._checksums: PoolChecksums | None = None
         try:
             self.device = torch.device(config.device)
             self._mirror = torch.zeros(
                 config.full_pages + 1, dtype=getattr(torch, config.mapping_dtype), device=self.device
             )
+            if config.layout is not None:
+                self._kv = self._tensors(config, config.layout)
+                self._checksums = PoolChecksums(*self._kv, at_once=config.fingerprints)
         except (RuntimeError, AssertionError) as error:
             # torch raises AssertionError where it was built without the backend asked for.
             raise InvalidArgument(f"device {config.device!r} cannot be used: {error}") from error
@@ -43,25 +51,8 @@ class DevicePools:
         self._swa_pages = config.swa_pages
         self._table: PageTable | None = None
         self._busy: Callable[[], bool] = lambda: False
-        self.k: dict[int, torch.Tensor] = {}
-        self.v: dict[int, torch.Tensor] = {}
-        self._is_swa: dict[int, bool] = {}
         self._poisons = False
-        self._checksum: KVChecksum | None = None
-        if config.layout is not None:
-            shape = (config.layout.kv_heads, config.layout.head_dim)
-            dtype = getattr(torch, config.layout.dtype)
-            elements = config.page_size * config.layout.kv_heads * config.layout.head_dim
-            self._checksum = KVChecksum(elements, dtype=dtype, device=self.device)
-            for swa, layers, tokens in (
-                (False, config.layout.full_layers, config.full_tokens),
-                (True, config.layout.swa_layers, config.swa_tokens),
-            ):
-                for layer in layers:
-                    slots = tokens + config.page_size
-                    self.k[layer] = torch.zeros((slots, *shape), dtype=dtype, device=self.device)
-                    self.v[layer] = torch.zeros((slots, *shape), dtype=dtype, device=self.device)
-                    self._is_swa[layer] = swa
+        self._closed = False
 
     def bind(self, table: PageTable, busy: Callable[[], bool]) -> None:
         """Give the pools the cache's page table and a callable that says if a transaction is open."""
@@ -115,16 +106,19 @@ class DevicePools:
     def is_swa(self, layer: int) -> bool:
         """Whether a layer of the layout keeps its KV in the SWA pool. InvalidArgument for no such layer."""
         self._check_layer(layer)
-        return self._is_swa[layer]
+        return self._in_swa(layer)
 
     def fingerprint(self, pages: Any, swa: Pages | None = None) -> Fingerprints:
         """Checksums of the KV bytes of Full pages: uint64[n, 2], of the Full layers and of the SWA layers.
 
         Computed on the device. Pages with equal bytes have equal checksums, wherever they are; an SWA side
         that a page does not have is 0. `swa` are the SWA pages beside them, None for those that they map to.
-        ForeignSlots for what is no page of the pool, InvalidArgument where there is no layout. O(bytes read).
+        ForeignSlots for what is no page of the pool, InvalidArgument where there is no layout, KVUnreadable
+        where the device fails or the tensors were given back. O(bytes read).
         """
-        if self._checksum is None:
+        if self._closed:
+            raise KVUnreadable("the tensors of these pools were given back")
+        if self._checksums is None:
             raise InvalidArgument("without a layout these pools hold no KV to sum")
         full = as_slots(pages)
         if len(full) and (int(full.min()) < 1 or int(full.max()) >= len(self._mirror)):
@@ -133,12 +127,7 @@ class DevicePools:
             swa = self._bound().mapping[full]
         elif len(swa) and (int(swa.min()) < 0 or int(swa.max()) > self._swa_pages):
             raise ForeignSlots("a page outside the SWA pool")
-        there = np.flatnonzero(swa)
-        checksums: Fingerprints = np.zeros((len(full), 2), dtype=np.uint64)
-        if len(full):
-            checksums[:, 0] = self._checksum.of(self._layers(swa=False), self.to_device(full))
-            checksums[there, 1] = self._checksum.of(self._layers(swa=True), self.to_device(swa[there]))
-        return checksums
+        return self._checksums.of(full, swa)
 
     def poison(self) -> None:
         """Put NaN into the padding pages and all free ones, and from now on into what each commit frees.
@@ -151,6 +140,14 @@ class DevicePools:
         table = self._bound()
         self._fill_with_nan(np.flatnonzero(table.owner == FREE), np.flatnonzero(table.swa_state == SWA_FREE))
         self._poisons = True
+
+    def close(self) -> None:
+        """Give the tensors back; pages and mapping stay, for an engine that is done while its cache is asked.
+
+        Reading and writing KV is an InvalidArgument from here on, summing it KVUnreadable. May be repeated.
+        """
+        self._closed = True
+        self.k, self.v, self._kv, self._checksums = {}, {}, None, None
 
     def write(self, layer: int, slots: Any, k: Any, v: Any) -> None:
         """Write `k` and `v`, each [n, kv_heads, head_dim], for the Full slots `slots` (int64[n]).
@@ -196,26 +193,31 @@ class DevicePools:
             return []
         return [("mapping", f"the device maps Full page {int(wrong[0])} otherwise than the host")]
 
-    def _layers(self, *, swa: bool) -> list[torch.Tensor]:
-        """The tensors of one pool, `k` and `v` of each layer, in order of layers."""
-        layers = sorted(layer for layer, of_swa in self._is_swa.items() if of_swa is swa)
-        return [tensors[layer] for layer in layers for tensors in (self.k, self.v)]
+    def _tensors(self, config: CacheConfig, layout: KVLayout) -> tuple[KVTensors, KVTensors]:
+        """The tensors of the Full pool and of the SWA pool."""
+        full, swa = (
+            KVTensors(layers, layout=layout, pages=pages, page_size=config.page_size, device=self.device)
+            for layers, pages in (
+                (layout.full_layers, config.full_pages),
+                (layout.swa_layers, config.swa_pages),
+            )
+        )
+        self.k = full.k | swa.k
+        self.v = full.v | swa.v
+        return full, swa
 
     def _fill_with_nan(self, full: Pages, swa: Pages) -> None:
         """Pages of each pool, in all the layers that keep KV there."""
-        for of_swa, pages in ((False, full), (True, swa)):
-            if not len(pages):
-                continue
-            index = self.to_device(pages)
-            for tensor in self._layers(swa=of_swa):
-                tensor.view(-1, self.page_size, *tensor.shape[1:])[index] = float("nan")
+        for tensors, pages in zip(self._kv or (), (full, swa), strict=False):
+            if len(pages):
+                tensors.fill_with_nan(self.to_device(pages))
 
     def _index(self, layer: int, slots: Slots, pages: Pages) -> torch.Tensor:
         """Where a layer keeps Full slots; an SWA layer looks in the device's mirror, as a kernel would.
 
         While a transaction is open the mirror waits for its end, and the host's mapping is asked instead.
         """
-        if not self._is_swa[layer]:
+        if not self._in_swa(layer):
             return self.to_device(slots)
         swa = self._bound().mapping[pages]
         if not swa.all():
@@ -232,6 +234,9 @@ class DevicePools:
         if len(pages) and (int(pages.min()) < 1 or int(pages.max()) >= len(self._mirror)):
             raise ForeignSlots("a slot outside the Full pool, or in its padding page")
         return pages
+
+    def _in_swa(self, layer: int) -> bool:
+        return self._kv is not None and layer in self._kv[1].k
 
     def _check_layer(self, layer: Any) -> None:
         if not isinstance(layer, int) or layer not in self.k:

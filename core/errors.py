@@ -10,6 +10,7 @@
     +-- WrongThread                         the cache belongs to another thread
     +-- TransactionError                    not possible in (or outside) an open transaction
     +-- OutOfSlots                          expected under load: retry after something was released
+    +-- KVUnreadable                        the memory could not read KV that was to be fingerprinted
     +-- InvariantViolation                  broken integrity: stop and keep the evidence
     +-- JournalError                        the journal cannot store or read: the cache stays as it was
         +-- UnknownJournal                  no such database or journal
@@ -77,6 +78,10 @@ class OutOfSlots(CacheError):
 
     def __reduce__(self) -> tuple[type["OutOfSlots"], tuple[str, int, int, int]]:
         return type(self), (self.pool, self.needed, self.free, self.evictable)
+
+
+class KVUnreadable(CacheError):
+    """KV whose checksums were asked for could not be read: its device failed, or had no room. May pass."""
 
 
 class InvariantViolation(CacheError):

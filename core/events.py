@@ -438,6 +438,22 @@ class KvFingerprinted:
 
 
 @event
+class KvUnread:
+    """A fingerprint that is missing: the memory could not read the KV of a node's pages at this moment.
+
+    A lock is refused without one, so `reason` is recovered or unlocked: what happened went on, and nothing is
+    known of what the pages held. `error` is the name of the exception that the memory raised.
+    """
+
+    kind: ClassVar[str] = "kv_unread"
+    version: ClassVar[int] = 1
+    node: NodeId
+    reason: FingerprintReason
+    full_pages: Pages
+    error: str
+
+
+@event
 class EventsDropped:
     """The recorder could not store seqs [first_seq, last_seq]; what follows starts from a checkpoint."""
 
@@ -483,5 +499,6 @@ Event = (
     | CallIgnored
     | MappingSet
     | KvFingerprinted
+    | KvUnread
     | EventsDropped
 )

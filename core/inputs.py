@@ -18,6 +18,9 @@ TOKEN_DTYPE = np.dtype("<i4")
 
 Slots = npt.NDArray[np.int64]
 
+TABLE_SLOTS = 1 << 24
+"""The largest pool whose slots are kept as a table, of 128 MiB then."""
+
 
 def as_integers(values: Any, what: str) -> npt.NDArray[Any]:
     """One-dimensional integer array of a sequence, NumPy array or torch tensor on any device."""
@@ -43,6 +46,8 @@ def pack_tokens(tokens: Any) -> bytes:
     `tokens`: integers in int32's range, shape [n]; an int32 array costs one copy, an int64 array a
     range check more, a list its conversion. Raises InvalidArgument. O(n).
     """
+    if type(tokens) is np.ndarray and tokens.dtype == TOKEN_DTYPE and tokens.ndim == 1:
+        return tokens.tobytes()
     array = as_integers(tokens, "tokens")
     if array.dtype != TOKEN_DTYPE:
         packed = array.astype(TOKEN_DTYPE)
@@ -109,6 +114,8 @@ def check_count(value: Any, what: str) -> int:
 
 def as_slots(slots: Any) -> Slots:
     """Slots of any integer dtype as int64[n] on the host."""
+    if type(slots) is np.ndarray and slots.dtype == np.int64 and slots.ndim == 1:
+        return slots
     array = as_integers(slots, "slots")
     if array.dtype == np.uint64 and array.size and int(array.max()) > 2**63 - 1:
         raise ForeignSlots(f"slot {int(array.max())} is in no pool")
@@ -116,14 +123,25 @@ def as_slots(slots: Any) -> Slots:
 
 
 class PageArithmetic:
-    """Slots to pages and back for one page size and pool size."""
+    """Slots to pages and back for one page size and pool size.
 
-    __slots__ = ("_offsets", "page_size", "slot_limit")
+    Pools of up to TABLE_SLOTS slots have the slots of every page in a table, 8 bytes a slot: looking a row up
+    in it takes a third of the time of computing it.
+    """
 
-    def __init__(self, page_size: int, total_pages: int) -> None:
+    __slots__ = ("_offsets", "_scratch", "_table", "page_size", "slot_limit")
+
+    def __init__(self, page_size: int, full_pages: int, swa_pages: int) -> None:
         self.page_size = page_size
-        self.slot_limit = (total_pages + 1) * page_size
+        self.slot_limit = (
+            full_pages + 1
+        ) * page_size  # of the Full pool: slots of the SWA pool never come in
+        slots = (max(full_pages, swa_pages) + 1) * page_size
         self._offsets = np.arange(page_size, dtype=np.int64)
+        self._table: Slots | None = None
+        self._scratch: Slots = np.empty((0, page_size), dtype=np.int64)  # a fresh buffer costs page faults
+        if page_size > 1 and slots <= TABLE_SLOTS:
+            self._table = np.arange(slots, dtype=np.int64).reshape(-1, page_size)
 
     def whole(self, tokens: int, what: str) -> int:
         """Pages in `tokens`, which must be a multiple of the page size."""
@@ -138,10 +156,7 @@ class PageArithmetic:
 
     def to_slots(self, pages: Pages, tokens: int | None = None) -> Slots:
         """Slots of the pages in order, the first `tokens` of them: int64[n], a fresh array. O(n)."""
-        if self.page_size == 1:
-            slots = pages.copy()
-        else:
-            slots = (pages[:, None] * self.page_size + self._offsets).reshape(-1)
+        slots = self._expanded(pages)
         return slots if tokens is None or tokens == len(slots) else slots[:tokens]
 
     def to_pages(self, slots: Any) -> Pages:
@@ -151,21 +166,42 @@ class PageArithmetic:
         padding page. A read-only copy, O(n).
         """
         array = as_slots(slots)
-        if len(array) % self.page_size:
-            raise UnalignedLength(
-                f"{len(array)} slots are not whole pages: the page size is {self.page_size}"
-            )
-        if len(array) and (int(array.min()) < self.page_size or int(array.max()) >= self.slot_limit):
-            raise ForeignSlots(
-                f"slots must lie in [{self.page_size}, {self.slot_limit}): "
-                f"found {int(array.min())} to {int(array.max())}"
-            )
-        if self.page_size == 1:
-            pages = array.copy()
-        else:
-            table = array.reshape(-1, self.page_size)
-            pages = table[:, 0] // self.page_size
-            if not np.array_equal(table, pages[:, None] * self.page_size + self._offsets):
-                raise UnalignedLength(f"slots do not form whole pages of {self.page_size} consecutive slots")
+        page = self.page_size
+        if len(array) % page:
+            raise UnalignedLength(f"{len(array)} slots are not whole pages: the page size is {page}")
+        pages = array.copy() if page == 1 else array[::page] // page
+        if len(pages):
+            if int(pages.min()) < 1 or int(pages.max()) * page >= self.slot_limit:
+                self._refuse(array)
+            if page > 1 and not self._consecutive(array, pages):
+                self._refuse(array)
         pages.setflags(write=False)
         return pages
+
+    def _expanded(self, pages: Pages) -> Slots:
+        if self.page_size == 1:
+            return pages.copy()
+        if self._table is not None:
+            return self._table.take(pages, axis=0).reshape(-1)
+        slots: Slots = (pages[:, None] * self.page_size + self._offsets).reshape(-1)
+        return slots
+
+    def _consecutive(self, slots: Slots, pages: Pages) -> bool:
+        """Whether `slots` are those of `pages`, which lie in the pool."""
+        rows = slots.reshape(-1, self.page_size)
+        if self._table is None:
+            return bool((rows == pages[:, None] * self.page_size + self._offsets).all())
+        if len(self._scratch) < len(pages):
+            self._scratch = np.empty((2 * len(pages), self.page_size), dtype=np.int64)
+        expected = self._scratch[: len(pages)]
+        self._table.take(pages, axis=0, out=expected, mode="clip")
+        return bool((rows == expected).all())
+
+    def _refuse(self, slots: Slots) -> None:
+        """Raise what is wrong with slots that are not those of whole pages of the pool."""
+        first, last = int(slots.min()), int(slots.max())
+        if first < self.page_size or last >= self.slot_limit:
+            raise ForeignSlots(
+                f"slots must lie in [{self.page_size}, {self.slot_limit}): found {first} to {last}"
+            )
+        raise UnalignedLength(f"slots do not form whole pages of {self.page_size} consecutive slots")

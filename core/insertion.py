@@ -10,7 +10,7 @@ What happens to a node N that the row passes is DESIGN 5's table: a live node ke
 incoming pages are freed; an unlocked tombstone takes Full and SWA over; a locked tombstone keeps its Full,
 which a running request reads, and takes the SWA alone; what lies before `dead` stays a tombstone.
 
-Events come in token order and every node boundary is noted with a savepoint, so that a commit can undo
+Events come in token order and the place of every node boundary is noted, so that a commit can undo
 exactly the part that the next match would not return.
 """
 
@@ -30,40 +30,48 @@ from kvledger.core.held_pages import free_held, free_held_swa
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.locking import split
 from kvledger.core.matching import common_bytes
-from kvledger.core.node import Node, parent_of
-from kvledger.core.transaction import Ledger, Savepoint
+from kvledger.core.node import Node, owned_part, parent_of
+from kvledger.core.transaction import Ledger, Place, Savepoint
 
 NOTHING = 0
 FULL_AND_SWA = 1
 FULL_ONLY = 2
 SWA_ONLY = 3
+TOOK_FULL = (FULL_AND_SWA, FULL_ONLY)
+TOOK_SWA = (FULL_AND_SWA, SWA_ONLY)
 
 
 @dataclass(slots=True)
 class Row:
-    """What is inserted, and as whose."""
+    """What is inserted, and as whose. `key` holds the tokens from page `key_start` on."""
 
     namespace: str
     key: bytes | bytearray
     incoming: Pages  # pages [base, end)
+    peers: Pages  # the SWA pages that stand beside them when the insert begins
     base: int
     dead: int
     end: int
     owner: RequestId | None
     origin: Origin
+    key_start: int = 0
 
     def part(self, first: int, end: int) -> Pages:
         """Incoming pages of the positions [first, end)."""
-        return self.incoming[first - self.base : end - self.base]
+        return owned_part(self.incoming, first - self.base, end - self.base)
+
+    def part_peers(self, first: int, end: int) -> Pages:
+        """The SWA pages beside those."""
+        return owned_part(self.peers, first - self.base, end - self.base)
 
 
 @dataclass(slots=True)
 class Step:
-    """What was done between two savepoints, up to page position `end`, which ends inside or with `node`."""
+    """What was done between two places, up to page position `end`, which ends inside or with `node`."""
 
     end: int
     node: Node
-    after: Savepoint
+    after: Place
     adopted: int
     duplicates: int
 
@@ -86,9 +94,9 @@ class Insertion:
         if self.touch:
             self._touch_above(node)
         page_bytes = state.page_bytes
-        limit = row.end * page_bytes
+        limit = (row.end - row.key_start) * page_bytes
         while position < row.end:
-            offset = position * page_bytes
+            offset = (position - row.key_start) * page_bytes
             child = node.children.get(bytes(row.key[offset : offset + page_bytes]))
             if child is None:
                 break
@@ -148,7 +156,7 @@ class Insertion:
         """A tombstone comes back to life with the incoming SWA pages."""
         row = self.row
         incoming = row.part(start, end)
-        swa = self.ledger.state.pages.peers(incoming)
+        swa = row.part_peers(start, end)
         origin = node.full_origin or row.origin
         locked = node.full_lock > 0
         self.ledger.apply(
@@ -184,6 +192,7 @@ class Insertion:
         ledger, row = self.ledger, self.row
         state = ledger.state
         full = row.part(start, end)
+        first, last = start - row.key_start, end - row.key_start
         node = state.new_node_id()
         ledger.apply(
             NodeCreated(
@@ -191,9 +200,9 @@ class Insertion:
                 None if parent.is_root else parent.id,
                 row.namespace,
                 start * state.page_size,
-                bytes(row.key[start * state.page_bytes : end * state.page_bytes]),
+                bytes(row.key[first * state.page_bytes : last * state.page_bytes]),
                 full,
-                state.pages.peers(full) if live else None,
+                row.part_peers(start, end) if live else None,
                 state.ticks(),
                 row.origin,
                 row.origin if live else None,
@@ -233,29 +242,42 @@ class Insertion:
             self.ledger.apply(NodeTouched(tuple(above), state.ticks(len(above))))
 
     def _step(self, end: int, node: Node, adopted: int, duplicates: int) -> None:
-        self.steps.append(Step(end, node, self.ledger.mark(), adopted, duplicates))
+        self.steps.append(Step(end, node, self.ledger.place(), adopted, duplicates))
 
-    def adopted(self, upto: int, kinds: tuple[int, ...]) -> list[TokenRange]:
-        """Maximal token ranges that the tree took over, among steps that end at or before page `upto`."""
+    def taken_over(self, upto: int) -> tuple[tuple[TokenRange, ...], tuple[TokenRange, ...], int]:
+        """What the steps that end at or before page `upto` amount to.
+
+        Maximal token ranges of which the tree took Full, and SWA, over, and the tokens whose incoming Full
+        page was freed.
+        """
         page = self.ledger.state.page_size
-        ranges: list[TokenRange] = []
+        full: list[TokenRange] = []
+        swa: list[TokenRange] = []
+        duplicates = 0
         start = self.row.base
         for step in self.steps:
-            if step.end > upto:
+            end = step.end
+            if end > upto:
                 break
-            if step.adopted in kinds:
-                if ranges and ranges[-1][1] == start * page:
-                    ranges[-1] = (ranges[-1][0], step.end * page)
-                else:
-                    ranges.append((start * page, step.end * page))
-            start = max(step.end, self.row.base)
-        return ranges
+            kind = step.adopted
+            if kind in TOOK_FULL:
+                _extend(full, start * page, end * page)
+            if kind in TOOK_SWA:
+                _extend(swa, start * page, end * page)
+            duplicates += step.duplicates
+            if end > start:
+                start = end
+        return tuple(full), tuple(swa), duplicates * page
 
     def recovered_under_lock(self, upto: int) -> list[Node]:
         """Locked nodes that came back to life, among steps that end at or before page `upto`."""
         live = (FULL_AND_SWA, SWA_ONLY)
         return [s.node for s in self.steps if s.end <= upto and s.adopted in live and s.node.full_lock]
 
-    def duplicates(self, upto: int) -> int:
-        """Tokens whose incoming Full page was freed, among steps that end at or before page `upto`."""
-        return self.ledger.state.page_size * sum(s.duplicates for s in self.steps if s.end <= upto)
+
+def _extend(ranges: list[TokenRange], start: int, end: int) -> None:
+    """Add a range that begins where the last one ends, or later."""
+    if ranges and ranges[-1][1] == start:
+        ranges[-1] = (ranges[-1][0], end)
+    else:
+        ranges.append((start, end))

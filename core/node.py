@@ -15,7 +15,7 @@ ROOT_ID: Final = NodeId(0)
 
 
 class Node:
-    """Mutable state of one node. `changes/` writes to it, and the recency queues to their three marks."""
+    """Mutable state of one node. `changes/` writes to it, and the recency queues to their four marks."""
 
     __slots__ = (
         "children",
@@ -27,6 +27,7 @@ class Node:
         "id",
         "key",
         "namespace",
+        "offered",
         "parent",
         "stamp",
         "start",
@@ -67,6 +68,7 @@ class Node:
         self.children: dict[bytes, Node] = {}
         self.full_queued = -1  # stamp of the entry in the recency queue, -1 for none
         self.swa_queued = -1
+        self.offered = False  # it waits to be entered in the recency queues
         self.swa_inside = False  # that entry has been set aside as inside a window
 
     @property
@@ -81,6 +83,15 @@ class Node:
     def __repr__(self) -> str:
         kind = "tombstone" if self.swa is None else "live"
         return f"<Node {self.id} [{self.start}, {self.end}) {kind} {self.full_lock}/{self.swa_lock}>"
+
+
+def owned_part(pages: Pages, first: int, end: int) -> Pages:
+    """`pages[first:end]`, read-only and with memory of its own: a view would keep all of `pages` alive."""
+    if end - first == len(pages):
+        return pages
+    part = pages[first:end].copy()
+    part.setflags(write=False)
+    return part
 
 
 def parent_of(node: Node) -> Node:

@@ -282,16 +282,18 @@ class PageTable:
             return None
         full = _concatenate(self.deferred_full)
         swa = _concatenate(self.deferred_swa)
-        self.owner[full] = FREE
-        self.swa_state[swa] = SWA_FREE
-        self.held_full -= len(full)
-        self.free_full += len(full)
-        self.held_swa -= len(swa)
-        self.free_swa += len(swa)
+        if len(full):
+            self.owner[full] = FREE
+            self.held_full -= len(full)
+            self.free_full += len(full)
+        if len(swa):
+            self.swa_state[swa] = SWA_FREE
+            self.held_swa -= len(swa)
+            self.free_swa += len(swa)
         mapped = _concatenate(self.dirty)
         changes = PoolChanges(
-            freed_full=_concatenate([*self.deferred_full, *self.reuse_full, self.spare_full]),
-            freed_swa=_concatenate([*self.deferred_swa, *self.reuse_swa, self.spare_swa]),
+            freed_full=_concatenate([full, *self.reuse_full, self.spare_full]),
+            freed_swa=_concatenate([swa, *self.reuse_swa, self.spare_swa]),
             mapped_full=mapped,
             mapped_swa=self.mapping[mapped],
         )

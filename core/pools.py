@@ -66,7 +66,8 @@ class KVFingerprinter(Protocol):
 
         `swa[i]` is 0 where there is none, and its checksum then 0. Equal bytes have equal checksums wherever
         they are. Asked while a transaction is open, in which no KV is written: so the mapping that the
-        memory was told of may be older than `swa`. What is raised undoes the operation.
+        memory was told of may be older than `swa`. What is raised refuses a lock, as KVUnreadable; a
+        release and a recovery go on without, and the journal tells that evidence is missing.
         """
 
 

@@ -1,10 +1,12 @@
 """What the cache answers: small frozen values, safe to keep after the cache has moved on.
 
 Lengths and positions are tokens; ranges are half-open. Slot arrays are int64 on the host and are built
-from page numbers when they are asked for.
+from page numbers when they are asked for. What every call returns is frozen for type checkers only: enforcing
+it at run time costs a microsecond an object, on the scheduler's thread.
 """
 
 from dataclasses import dataclass, field
+from typing import Any, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,14 @@ from kvledger.core.inputs import PageArithmetic, Slots
 from kvledger.core.state import LeaseState
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def value(cls: type) -> type:
+    """Make a slotted record without equality, frozen for type checkers and cheap to build at run time."""
+    made: Any = dataclass(slots=True, eq=False)(cls)
+    return made  # type: ignore[no-any-return]
+
+
+@value
 class Match:
     """The longest usable prefix of some tokens.
 
@@ -56,7 +65,7 @@ class Explanation:
     missing_tokens: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@value
 class Lease:
     """The receipt of a lock: Full from the node to the root, SWA on [swa_from, length)."""
 
@@ -91,6 +100,11 @@ class Lease:
         """Full slots under the lock: int64[length]. O(length)."""
         return self._arithmetic.to_slots(self._pages)
 
+    @property
+    def last_slot(self) -> int:
+        """The slot of its last token, which belongs to one place in the tree alone. For `length` > 0."""
+        return (int(self._pages[-1]) + 1) * self._arithmetic.page_size - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
@@ -100,6 +114,14 @@ class Inserted:
     node_id: NodeId | None
     adopted_full: list[TokenRange]
     adopted_swa: list[TokenRange]
+
+
+@value
+class Advanced:
+    """`lease` locks the prefix as it is now; the slots of the last `refused` tokens stay the caller's."""
+
+    lease: Lease
+    refused: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 Part of the vocabulary: whoever stores or reads events needs it, and nothing here knows the cache.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kvledger.core.errors import JournalError
 from kvledger.core.events import CacheOpened, Event
@@ -63,12 +64,30 @@ class PlainTokens:
 class EventSink(Protocol):
     """Where transactions go. `append` runs on the scheduler's thread before the cache commits.
 
-    A sink that wants to know how long transactions take has a method `begin()` too: it is called, without
-    arguments, when an outermost transaction begins, must not raise, and need not be followed by an `append`.
+    A sink that wants to know how long transactions take is a `BeginningListener` too.
     """
 
     def append(self, transaction: TransactionRecord) -> None:
         """Take one ended transaction; whatever is raised makes the cache undo it."""
+
+
+@runtime_checkable
+class BeginningListener(Protocol):
+    """What a sink may be besides an `EventSink`: it hears when an outermost transaction begins.
+
+    Whether it is one the cache looks once, when it is made.
+    """
+
+    def begin_transaction(self) -> None:
+        """An outermost transaction begins, on the scheduler's thread. Must not raise.
+
+        Need not be followed by an `append`: what changes nothing is not handed over.
+        """
+
+
+def beginnings_of(sink: object) -> Callable[[], None] | None:
+    """What a sink hears beginnings by, None for one that does not listen, and for no sink."""
+    return sink.begin_transaction if isinstance(sink, BeginningListener) else None
 
 
 def opens_cache(transaction: TransactionRecord) -> bool:

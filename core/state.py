@@ -1,7 +1,7 @@
-"""The cache's canonical state, and `apply`: the only way it changes.
+"""The cache's canonical state, and the tables of changes: the only way it changes.
 
-Every event has a change and its reverse, registered by the modules of `changes/`. `apply(event)` carries
-the change out and returns what its reverse will need; `revert(event, token)` undoes it, given
+Every event has a change and its reverse, registered by the modules of `changes/` and called by the ledger.
+A change carries the event out and returns what its reverse will need; the reverse undoes it, given
 that everything applied later has been undone before. Nothing else writes to nodes, pages, leases or
 rows, so there is no mutation without an event.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from kvledger.core.config import CacheConfig
 from kvledger.core.counters import Counters
-from kvledger.core.events import Cause, Event, Pages
+from kvledger.core.events import Cause, Pages
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.inputs import TOKEN_BYTES
@@ -32,13 +32,24 @@ FIRST_ROW_PAGES = 64
 class LeaseState:
     """One lock that holds: Full from `node` to the root, SWA on [swa_from, length) while `swa_held`."""
 
-    __slots__ = ("cut_by_reset", "generation", "id", "length", "node", "request_id", "swa_from", "swa_held")
+    __slots__ = (
+        "cut_by_reset",
+        "generation",
+        "id",
+        "length",
+        "namespace",
+        "node",
+        "request_id",
+        "swa_from",
+        "swa_held",
+    )
 
     def __init__(
         self,
         id: LeaseId,
         node: Node | None,
         *,
+        namespace: str,
         request_id: RequestId | None,
         length: int,
         swa_from: int,
@@ -46,6 +57,7 @@ class LeaseState:
     ) -> None:
         self.id = id
         self.node = node
+        self.namespace = namespace
         self.request_id = request_id
         self.length = length
         self.swa_from = swa_from
@@ -129,11 +141,13 @@ class CacheState:
         self.window = config.sliding_window
         self.window_tokens = config.window_pages * config.page_size
         self.pages = PageTable(config.full_pages, config.swa_pages, allocator, vet=vet)
-        self.recency = Recency(config.sliding_window)
         self.roots: dict[str, Node] = {}
         self.nodes: dict[NodeId, Node] = {}
+        self.recency = Recency(config.sliding_window, self.nodes)
         self.leases: dict[LeaseId, LeaseState] = {}
         self.requests: dict[RequestId, RequestState] = {}
+        self.shape = 0  # goes up when what a walk could see changes: nodes, their edges, live or tombstone
+        self.last_walk: Any = None  # matching's own: what it found last, and in which shape
         self.generation = 0
         self.clock = 0
         self.torn = False  # a change or its reverse has begun and is not known to have ended
@@ -144,16 +158,6 @@ class CacheState:
         self.next_lease = 1
         self.next_epoch = 1
         self.next_owner = FIRST_REQUEST
-
-    def apply(self, event: Event) -> Token:
-        """Carry out one event; returns what `revert` needs. `torn` stays set until that has been kept."""
-        self.torn = True
-        return CHANGES[type(event)](self, event)
-
-    def revert(self, event: Event, token: Token) -> None:
-        """Undo one event, the last that was applied and not undone."""
-        self.torn = True
-        REVERSES[type(event)](self, event, token)
 
     def new_node_id(self) -> NodeId:
         """A node id never used before."""
@@ -195,10 +199,6 @@ class CacheState:
         if root is None:
             root = Node(ROOT_ID, None, namespace, key=b"", start=0, full=EMPTY, swa=None, stamp=0)
         return root
-
-    def offer(self, node: Node) -> None:
-        """Let the eviction queues know that a node may have become evictable."""
-        self.recency.offer(node, len(self.nodes))
 
 
 CHANGES: dict[type, Callable[[CacheState, Any], Token]] = {}

@@ -15,16 +15,19 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from kvledger.core.errors import InvalidArgument, InvariantViolation, TransactionError, WrongThread
+from kvledger.core.errors import InvariantViolation, TransactionError, WrongThread
 from kvledger.core.events import Event, RollbackCause, RolledBack
 from kvledger.core.ids import RequestId
-from kvledger.core.sinks import EventSink, TransactionRecord
-from kvledger.core.state import CacheState
+from kvledger.core.sinks import EventSink, TransactionRecord, beginnings_of
+from kvledger.core.state import CHANGES, REVERSES, CacheState
 
 _Undo = tuple[Event | None, Any]
 """An applied event with its token, or None with a callable that puts unjournaled progress back."""
+
+Place = tuple[int, int, int]
+"""How many undos and events there are, and the clock."""
 
 
 class Savepoint:
@@ -32,7 +35,7 @@ class Savepoint:
 
     __slots__ = ("clock", "events", "ledger", "serial", "undos")
 
-    def __init__(self, ledger: "Ledger", *, undos: int, events: int, clock: int, serial: int) -> None:
+    def __init__(self, ledger: "Ledger", undos: int, events: int, clock: int, serial: int) -> None:
         self.ledger = ledger
         self.undos = undos
         self.events = events
@@ -64,7 +67,7 @@ class Ledger:
     def __init__(self, state: CacheState, sink: EventSink | None) -> None:
         self.state = state
         self.sink = sink
-        self._began: Callable[[], None] | None = getattr(sink, "begin", None)
+        self._began: Callable[[], None] | None = beginnings_of(sink)
         self.depth = 0
         self.op = ""
         self.request_id: RequestId | None = None
@@ -108,11 +111,12 @@ class Ledger:
     # Inside a transaction.
 
     def apply(self, event: Event) -> None:
-        """Carry out one event and remember how to undo it."""
-        token = self.state.apply(event)
-        self._undos.append((event, token))
+        """Carry out one event and remember how to undo it. The state is torn until that has been kept."""
+        state = self.state
+        state.torn = True
+        self._undos.append((event, CHANGES[type(event)](state, event)))
         self.events.append(event)
-        self.state.torn = False
+        state.torn = False
 
     def note(self, put_back: Callable[[], None]) -> None:
         """Remember how to put back what no event tells: a request's progress, a choice of pages."""
@@ -122,13 +126,16 @@ class Ledger:
     def mark(self) -> Savepoint:
         """A savepoint here."""
         self._serial += 1
-        return Savepoint(
-            self,
-            undos=len(self._undos),
-            events=len(self.events),
-            clock=self.state.clock,
-            serial=self._serial,
-        )
+        return Savepoint(self, len(self._undos), len(self.events), self.state.clock, self._serial)
+
+    def place(self) -> Place:
+        """Where the transaction stands: cheaper than a savepoint, for an operation's own use."""
+        return len(self._undos), len(self.events), self.state.clock
+
+    def savepoint_at(self, place: Place, start: Savepoint) -> Savepoint:
+        """The savepoint of a place that an operation noted after its `start`, with no mark in between."""
+        undos, events, clock = place
+        return Savepoint(self, undos, events, clock, start.serial)
 
     def rollback(
         self, to: Savepoint, cause: RollbackCause, reason: str, request_id: RequestId | None = None
@@ -141,7 +148,8 @@ class Ledger:
                 if event is None:
                     token()
                 else:
-                    state.revert(event, token)
+                    state.torn = True
+                    REVERSES[type(event)](state, event, token)
                 undos.pop()
                 state.torn = False
         except BaseException as error:
@@ -183,7 +191,8 @@ class Ledger:
 
     def commit(self, start: Savepoint, depth: int) -> None:
         """End a transaction that went well; the outermost one is handed to the sink first."""
-        self._check_innermost(depth)
+        if self.depth != depth:
+            self._check_innermost(depth)
         if depth > 1:
             self.depth -= 1
             return
@@ -288,59 +297,6 @@ class Scope:
             self._ledger.commit(self.start, self.depth)
         else:
             self._ledger.abort(self.start, self.depth, error, self.request_id)
-
-
-class Transaction:
-    """What `cache.transaction(op)` gives: savepoints and rollback of the caller's own transaction.
-
-    Leaving the block commits, an exception undoes it. Nested blocks are savepoints of the outer one.
-    """
-
-    __slots__ = ("_ledger", "_scope", "_state")
-
-    def __init__(self, ledger: Ledger, op: str, request_id: RequestId | None) -> None:
-        self._ledger = ledger
-        self._scope = Scope(ledger, op, request_id)
-        self._state = "new"
-
-    def __enter__(self) -> Self:
-        if self._state != "new":
-            raise TransactionError("a transaction object is used once")
-        self._scope.__enter__()
-        self._state = "open"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ledger.check_writer()
-        self._state = "ended"
-        self._scope.__exit__(kind, error, trace)
-
-    def savepoint(self) -> Savepoint:
-        """A place to come back to. TransactionError when the transaction is not the open one."""
-        self._check_open()
-        return self._ledger.mark()
-
-    def rollback(self, to: Savepoint | None = None, reason: str = "") -> None:
-        """Undo everything since `to`, or since the start; the transaction stays open. O(what changed).
-
-        Raises TransactionError for a savepoint of another transaction or one rolled back past.
-        """
-        self._check_open()
-        target: object = self._scope.start if to is None else to
-        if type(reason) is not str:
-            raise InvalidArgument(f"the reason of a rollback must be a string, not {reason!r}")
-        if not isinstance(target, Savepoint) or not self._ledger.is_current(target):
-            raise TransactionError("that is no savepoint of this transaction, or was rolled back past")
-        if target.serial < self._scope.start.serial:
-            raise TransactionError("that savepoint was made before this transaction began")
-        self._ledger.rollback(target, RollbackCause.CALLER, reason, self._scope.request_id)
-
-    def _check_open(self) -> None:
-        self._ledger.check_writer()
-        if self._state != "open" or self._ledger.depth != self._scope.depth:
-            raise TransactionError("the transaction is not the innermost open one")
 
 
 def _describe(error: BaseException) -> str:

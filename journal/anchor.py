@@ -70,7 +70,7 @@ def read_anchor(text: str | bytes) -> tuple[Anchor, bytes | None]:
     if found.keys() - {"signature"} != fields:
         raise InvalidArgument(f"an anchor has {', '.join(sorted(fields))} and perhaps a signature")
     epoch, number, seq = found["epoch"], found["number"], found["seq"]
-    if type(epoch) is not str or not _is_count(number) or not _is_count(seq):
+    if not _is_text(epoch) or not _is_count(number) or not _is_count(seq):
         raise InvalidArgument("an anchor's epoch is a text, its number and seq are integers from 0 on")
     signature = _unhex(found["signature"]) if "signature" in found else None
     link = _unhex(found["hash"])
@@ -177,6 +177,11 @@ def _need_cryptography() -> None:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
+
+
+def _is_text(value: Any) -> bool:
+    """Whether it is a text that can be signed: JSON may hold halves of surrogate pairs, no UTF-8 does."""
+    return type(value) is str and value.isprintable()
 
 
 def _unhex(text: Any) -> bytes:

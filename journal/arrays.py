@@ -32,6 +32,12 @@ PAGES = np.dtype(np.int64)
 FEW_RUNS = 16
 """Up to so many runs are put together one by one."""
 
+FEW_VALUES = 8
+"""Up to so many plain values are widened by struct, into bytes that the array then owns, read-only."""
+
+NARROW = [struct.Struct(f"<{count}i").unpack_from for count in range(FEW_VALUES + 1)]
+WIDE = [struct.Struct(f"={count}q").pack for count in range(FEW_VALUES + 1)]
+
 COUNTED_PAGES = 2**17
 """Pages below this are cut out of one array that counts: a megabyte, and most pools are smaller."""
 
@@ -135,31 +141,28 @@ def packed_size(entry: Any) -> int:
     return entry[1] * RUN_BYTES if entry[1] else entry[0] * VALUE_BYTES
 
 
-def quick_array(entry: Any, data: bytes, offset: int) -> tuple[Pages | None, int]:
-    """`unpack_array`, and where the bytes end; None for what `packed_size` or it refuses.
+def quick_array(elements: int, runs: int, data: bytes, offset: int) -> tuple[Pages | None, int]:
+    """`unpack_array` of `[elements, runs]`, and where its bytes end; None for what is refused.
 
-    Most arrays are one run or one value, and for those numpy's ways cost more than what they do.
+    Most arrays are one run or a few values, and for those numpy's ways cost more than what they do.
     """
-    if type(entry) is not list or len(entry) != 2:
-        return None, offset
-    elements, runs = entry
-    if type(elements) is not int or type(runs) is not int or not 0 <= runs <= elements <= MAX_ELEMENTS:
+    if not 0 <= runs <= elements <= MAX_ELEMENTS:
         return None, offset
     end = offset + (runs * RUN_BYTES if runs else elements * VALUE_BYTES)
     if end > len(data):
         return None, offset
+    if not runs:
+        if not elements:
+            return COUNTED[:0], end
+        if elements <= FEW_VALUES:
+            return np.frombuffer(WIDE[elements](*NARROW[elements](data, offset)), PAGES), end
+        values = np.frombuffer(data, STORED, elements, offset).astype(PAGES)
+        values.setflags(write=False)
+        return values, end
     if runs == 1:
         start, length = ONE_RUN(data, offset)
         if length == elements and 0 <= start <= COUNTED_PAGES - length:
             return COUNTED[start : start + length], end
-    elif elements == 1:
-        (start,) = ONE_VALUE(data, offset)
-        if 0 <= start < COUNTED_PAGES:
-            return COUNTED[start : start + 1], end
-    elif not runs:
-        values = np.frombuffer(data, STORED, elements, offset).astype(PAGES)
-        values.setflags(write=False)
-        return values, end
     elif runs <= FEW_RUNS:
         pieces = [
             COUNTED[start : start + length]
@@ -170,7 +173,7 @@ def quick_array(entry: Any, data: bytes, offset: int) -> tuple[Pages | None, int
             values = np.concatenate(pieces)
             values.setflags(write=False)
             return (values if len(values) == elements else None), end
-    return unpack_array(entry, data, offset), end
+    return unpack_array([elements, runs], data, offset), end
 
 
 def unpack_array(entry: list[int], data: bytes, offset: int) -> Pages:

@@ -7,45 +7,79 @@ pruning overtakes is told so.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError
-from kvledger.core.ids import RequestId, Seq, TxnId
+from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.codec import decode
 from kvledger.journal.database import reading
 from kvledger.journal.models import ROLLED_BACK, CheckpointRow, EventRow, TransactionRow
+from kvledger.journal.plain_rows import Cells, plain_rows
 from kvledger.journal.records import StoredEvent, StoredTransaction, UnreadableRow
 
-BATCH_TRANSACTIONS = 512
+BATCH_TRANSACTIONS = 4_096
 BATCH_EVENTS = 8_192
 """One read transaction covers at most this many rows, unless a single transaction has more events."""
 
-_TRANSACTION_COLUMNS = (
-    TransactionRow.number,
-    TransactionRow.op,
-    TransactionRow.request_id,
-    TransactionRow.status,
-    TransactionRow.reason,
-    TransactionRow.time_us,
-    TransactionRow.first_seq,
-    TransactionRow.event_count,
-    TransactionRow.previous_hash,
-    TransactionRow.hash,
-    TransactionRow.duration_us,
+FIRST_BATCH = 64
+"""Transactions in the first batch of a reading: many want but one. From there batches grow."""
+
+SHRINKING = 16
+"""By how much batches shrink before a row that cannot be read."""
+
+_UP_TO = sa.bindparam("upto", type_=sa.BigInteger)
+_HEADS = (
+    sa.select(
+        TransactionRow.number,
+        TransactionRow.op,
+        TransactionRow.request_id,
+        TransactionRow.status,
+        TransactionRow.reason,
+        TransactionRow.time_us,
+        TransactionRow.first_seq,
+        TransactionRow.event_count,
+        TransactionRow.previous_hash,
+        TransactionRow.hash,
+        TransactionRow.duration_us,
+    )
+    .where(
+        TransactionRow.journal_id == sa.bindparam("journal"), TransactionRow.number > sa.bindparam("after")
+    )
+    .order_by(TransactionRow.number)
+    .limit(sa.bindparam("size"))
 )
-_EVENT_COLUMNS = (
-    EventRow.seq,
-    EventRow.kind,
-    EventRow.version,
-    EventRow.undone,
-    EventRow.payload,
-    EventRow.blob,
+_HEADS_UP_TO = _HEADS.where(TransactionRow.first_seq + TransactionRow.event_count - 1 <= _UP_TO)
+_EVENTS = (
+    sa.select(
+        EventRow.seq,
+        EventRow.kind,
+        EventRow.version,
+        EventRow.undone,
+        EventRow.payload,
+        EventRow.blob,
+    )
+    .where(
+        EventRow.journal_id == sa.bindparam("journal"),
+        EventRow.seq >= sa.bindparam("first"),
+        EventRow.seq < sa.bindparam("end"),
+    )
+    .order_by(EventRow.seq)
 )
+"""Built once: a query costs more to build than a hundred of its rows to read."""
+
+_NUMBER, _FIRST_SEQ, _COUNT = 0, 6, 7
+"""Places of columns of `_HEADS`."""
+
+_SEQ = 0
+"""The same of `_EVENTS`."""
 
 SEQ_LIMIT = 2**63
 """Seqs and numbers stay below this: no database's integer holds more."""
+
+
+Batch = tuple[Sequence[Cells], Sequence[Cells]]
+"""Rows of transactions, in order, and those of all their events."""
 
 
 class TransactionBatches:
@@ -59,61 +93,55 @@ class TransactionBatches:
         self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None
     ) -> Iterator[StoredTransaction]:
         """As `JournalReader.transactions`."""
+        for heads, events in self.rows(first, upto_seq=upto_seq):
+            yield from assemble(heads, events)
+
+    def rows(self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None) -> Iterator[Batch]:
+        """The same as rows, a batch at a time: what `assemble` makes transactions of."""
         first = 1 if first is None else first
         if first < 1 or (upto_seq is not None and upto_seq < 0):
             raise InvalidArgument("transactions count from 1 and seqs from 0 on")
-        after, size = int(first) - 1, BATCH_TRANSACTIONS
+        after, size = int(first) - 1, min(FIRST_BATCH, BATCH_TRANSACTIONS)
+        most = BATCH_TRANSACTIONS
         while True:
             try:
                 heads, events = self._batch(after, upto_seq, size)
             except JournalFormatError:
                 if size == 1:
                     raise
-                # One by one up to the row that cannot be read: those before it are sound.
-                size = 1
+                # By ever fewer, up to the row that cannot be read: those before it are sound.
+                size = most = max(1, size // SHRINKING)
                 continue
-            if after >= first and not (heads and heads[0].number == after + 1):
+            if after >= first and not (heads and heads[0][_NUMBER] == after + 1):
                 self._check_not_pruned(after)
             if not heads:
                 return
-            yield from _assemble(heads, events)
-            after = heads[-1].number
+            yield heads, events
+            after = heads[-1][_NUMBER]
+            # What a batch had no room for is read again: where one was cut, the next asks for little more.
+            taken = len(heads)
+            size = min(most, 2 * size if taken == size else taken + taken // 8 + 1)
 
-    def _batch(self, after: int, upto_seq: int | None, size: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    def _batch(self, after: int, upto_seq: int | None, size: int) -> tuple[Sequence[Cells], Sequence[Cells]]:
         """At most `size` transactions after number `after`, and their events, from one read transaction."""
-        query = (
-            sa.select(*_TRANSACTION_COLUMNS)
-            .where(TransactionRow.journal_id == self._journal_id, TransactionRow.number > after)
-            .order_by(TransactionRow.number)
-            .limit(size)
-        )
-        if upto_seq is not None:
-            query = query.where(TransactionRow.first_seq + TransactionRow.event_count - 1 <= upto_seq)
+        place = {"journal": self._journal_id, "after": after, "size": size}
         with reading(self._engine) as connection:
-            heads = connection.execute(query).all()
-            total = 0
-            for i, head in enumerate(heads):
-                wrong = _range_fault(head)
-                if wrong is not None and not i:
-                    raise wrong
-                if wrong is None:
-                    total += head.event_count
-                if i and (wrong is not None or total > BATCH_EVENTS):
-                    heads = heads[:i]
-                    break
+            if upto_seq is None:
+                heads = plain_rows(connection, _HEADS, **place)
+            else:
+                heads = plain_rows(connection, _HEADS_UP_TO, **place, upto=upto_seq)
+            heads = _within_limits(heads)
             if not heads:
                 return (), ()
-            if heads[0].event_count > BATCH_EVENTS:
+            if heads[0][_COUNT] > BATCH_EVENTS:
                 self._check_end(connection, heads[0])
-            events = connection.execute(
-                sa.select(*_EVENT_COLUMNS)
-                .where(
-                    EventRow.journal_id == self._journal_id,
-                    EventRow.seq >= heads[0].first_seq,
-                    EventRow.seq < heads[-1].first_seq + heads[-1].event_count,
-                )
-                .order_by(EventRow.seq)
-            ).all()
+            events = plain_rows(
+                connection,
+                _EVENTS,
+                journal=self._journal_id,
+                first=heads[0][_FIRST_SEQ],
+                end=heads[-1][_FIRST_SEQ] + heads[-1][_COUNT],
+            )
         return heads, events
 
     def _check_not_pruned(self, after: int) -> None:
@@ -121,15 +149,15 @@ class TransactionBatches:
         with reading(self._engine) as connection:
             refuse_if_pruned(connection, self._journal_id, after)
 
-    def _check_end(self, connection: sa.Connection, head: Any) -> None:
+    def _check_end(self, connection: sa.Connection, head: Cells) -> None:
         """Raise UnreadableRow unless the last event of a large transaction is there.
 
         A count that was changed must not read the rest of the journal into memory.
         """
-        last = head.first_seq + head.event_count - 1
+        last = head[_FIRST_SEQ] + head[_COUNT] - 1
         query = sa.select(EventRow.txn).where(EventRow.journal_id == self._journal_id, EventRow.seq == last)
-        if connection.execute(query).scalar_one_or_none() != head.number:
-            raise _missing(head.number, head.first_seq, head.event_count)
+        if connection.execute(query).scalar_one_or_none() != head[_NUMBER]:
+            raise _missing(head[_NUMBER], head[_FIRST_SEQ], head[_COUNT])
 
 
 def refuse_if_pruned(connection: sa.Connection, journal_id: int, after: int) -> None:
@@ -150,18 +178,29 @@ def refuse_if_pruned(connection: sa.Connection, journal_id: int, after: int) -> 
         )
 
 
-def _range_fault(head: Any) -> UnreadableRow | None:
-    """What is wrong with the range of seqs that a transaction's row names, if anything."""
-    first_seq, count = head.first_seq, head.event_count
-    numbers = type(first_seq) is int and type(count) is int
-    if numbers and first_seq >= 0 and count >= 0 and first_seq + count < SEQ_LIMIT:
-        return None
-    return UnreadableRow(
-        f"transaction {head.number} names {count} events from seq {first_seq} on, which cannot be",
-        number=head.number,
-        seq=first_seq if type(first_seq) is int else 0,
-        invariant="sequence",
-    )
+def _within_limits(heads: Sequence[Cells]) -> Sequence[Cells]:
+    """The first of `heads`: as many as can be, with their events. Raises UnreadableRow where none can."""
+    total = 0
+    for i, head in enumerate(heads):
+        first_seq, count = head[_FIRST_SEQ], head[_COUNT]
+        if not (
+            type(first_seq) is type(count) is int
+            and first_seq >= 0
+            and count >= 0
+            and first_seq + count < SEQ_LIMIT
+        ):
+            if i:
+                return heads[:i]
+            raise UnreadableRow(
+                f"transaction {head[_NUMBER]} names {count} events from seq {first_seq} on, which cannot be",
+                number=head[_NUMBER],
+                seq=first_seq if type(first_seq) is int else 0,
+                invariant="sequence",
+            )
+        total += count
+        if i and total > BATCH_EVENTS:
+            return heads[:i]
+    return heads
 
 
 def _missing(number: int, first_seq: int, count: int) -> UnreadableRow:
@@ -173,34 +212,31 @@ def _missing(number: int, first_seq: int, count: int) -> UnreadableRow:
     )
 
 
-def _assemble(heads: Sequence[Any], rows: Sequence[Any]) -> Iterator[StoredTransaction]:
+def assemble(heads: Sequence[Cells], rows: Sequence[Cells]) -> Iterator[StoredTransaction]:
+    """The transactions of one batch. Raises UnreadableRow at the first row that cannot be decoded."""
     taken = 0
     for number, op, request, status, reason, time_us, first_seq, count, previous, link, duration_us in heads:
         mine = rows[taken : taken + count]
         taken += count
         # The rows are in order of seq and none is there twice: the ends tell whether all are there.
         if len(mine) != count or (
-            count and (mine[0].seq, mine[-1].seq) != (first_seq, first_seq + count - 1)
+            count and (mine[0][_SEQ] != first_seq or mine[-1][_SEQ] != first_seq + count - 1)
         ):
             raise _missing(number, first_seq, count)
+        events = _events(mine, number)
+        rolled_back = status == ROLLED_BACK
+        # By place, in the order of the record: names cost as much again.
         yield StoredTransaction(
-            number=TxnId(number),
-            op=op,
-            request_id=None if request is None else RequestId(request),
-            rolled_back=status == ROLLED_BACK,
-            reason=reason,
-            time_us=time_us,
-            first_seq=Seq(first_seq),
-            events=tuple([_event(row, number) for row in mine]),
-            previous_hash=previous,
-            hash=link,
-            duration_us=duration_us,
+            number, op, request, rolled_back, reason, time_us, first_seq, events, previous, link, duration_us
         )
 
 
-def _event(row: Sequence[Any], number: int) -> StoredEvent:
-    seq, kind, version, undone, payload, blob = row
+def _events(rows: Sequence[Cells], number: int) -> tuple[StoredEvent, ...]:
+    events = []
+    seq = 0
     try:
-        return StoredEvent(Seq(seq), bool(undone), decode(kind, version, payload, blob))
+        for seq, kind, version, undone, payload, blob in rows:
+            events.append(StoredEvent(seq, bool(undone), decode(kind, version, payload, blob)))
     except JournalFormatError as error:
         raise UnreadableRow(f"seq {seq}: {error}", number=number, seq=seq, invariant="well-formed") from error
+    return tuple(events)

@@ -89,22 +89,12 @@ def transaction_hash(
     Raises struct.error or TypeError for cells that no journal of this format holds. Cost: O(bytes hashed).
     """
     pieces = _head_1(previous, transaction) if format_version == 1 else _head_2(previous, transaction)
+    pack = _EVENT.pack
     for seq, txn, kind, version, node, request, undone, payload, blob in events:
-        pieces.append(
-            _EVENT.pack(
-                seq,
-                txn,
-                0 if node is None else node,
-                node is not None,
-                undone,
-                version,
-                len(kind),
-                -1 if request is None else len(request),
-                len(payload),
-                len(blob),
-            )
-        )
-        pieces += (kind, request or b"", payload, blob)
+        known, node = (0, 0) if node is None else (1, node)
+        size, request = (-1, b"") if request is None else (len(request), request)
+        lengths = (version, len(kind), size, len(payload), len(blob))
+        pieces += (pack(seq, txn, node, known, undone, *lengths), kind, request, payload, blob)
     return _link(transaction[0], pieces)
 
 
@@ -182,8 +172,9 @@ def _head_1(previous: bytes, transaction: TransactionCells) -> list[bytes]:
 
 
 def _head_2(previous: bytes, transaction: TransactionCells) -> list[bytes]:
-    number, op, request_id, status, reason, time_us, first_seq, event_count = transaction[:8]
-    duration_us, seq, checkpoint = transaction[8:]
+    (
+        number, op, request_id, status, reason, time_us, first_seq, event_count, duration_us, seq, checkpoint
+    ) = transaction  # fmt: skip
     return [
         previous,
         _TRANSACTION_2.pack(

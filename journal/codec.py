@@ -12,7 +12,6 @@ value of another type, a blob that is longer or shorter than the directory says.
 changed into other valid bytes is the chain's business, not this module's.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -20,15 +19,12 @@ from typing import Any, NamedTuple, cast
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import EVENTS, Event
 from kvledger.journal.arrays import pack_together, packed_size, unpack_array
-from kvledger.journal.decoders import compile_decoder
+from kvledger.journal.decoders import UNSURE, compile_decoder, scan_json
 from kvledger.journal.encoders import Names, Texts, array_getter, compile_encoder
 from kvledger.journal.fields import FieldForm, forms_of
 from kvledger.journal.sums import sums_size, unpack_sums
 from kvledger.journal.tokens import TOKEN_BYTES
 from kvledger.journal.versions import UPCASTERS, StoredPayload
-
-scan_json: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
-"""Reads one JSON value at a place of a text; `json.loads` does the same and then twice as much around it."""
 
 
 class EncodedEvent(NamedTuple):
@@ -86,6 +82,7 @@ def _getter(make: Any, names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 _PLANS: dict[str, _Plan] = {kind: _Plan(event_class) for kind, event_class in EVENTS.items()}
+_DECODE = {(kind, plan.version): plan.decode for kind, plan in _PLANS.items()}
 _ENCODE = {EVENTS[kind]: plan.encode for kind, plan in _PLANS.items()}
 _ARRAYS = {EVENTS[kind]: plan.arrays for kind, plan in _PLANS.items()}
 
@@ -144,17 +141,17 @@ def decode(kind: str, version: int, payload: str, blob: bytes) -> Event:
     Raises JournalFormatError, in one sentence, for anything that `encode` cannot have written.
     Cost: O(fields + array elements).
     """
+    quick = _DECODE.get((kind, version))
+    if quick is not None:
+        try:
+            event: Event | None = quick(payload, blob)
+            if event is not None:
+                return event
+        except UNSURE:
+            pass
     plan = _PLANS.get(kind)
     if plan is None:
         raise JournalFormatError(f"event kind {kind!r} is unknown to this version")
-    try:
-        quick, end = scan_json(payload, 0)
-        if end == len(payload) and version == plan.version and type(quick) is dict and type(blob) is bytes:
-            event: Event | None = plan.decode(quick, blob)
-            if event is not None:
-                return event
-    except (StopIteration, KeyError, TypeError, ValueError, RecursionError, JournalFormatError):
-        pass
     return _decode_carefully(plan, version, payload, blob)
 
 
@@ -182,10 +179,10 @@ def _decode_carefully(plan: _Plan, version: int, payload: str, blob: bytes) -> E
             raise JournalFormatError(f"{len(blob)} bytes stand beside an event without arrays")
         for name, read in plan.reads:
             stored[name] = read(stored[name])
-        event: Event = plan.build(*plan.pick(stored))
+        built: Event = plan.build(*plan.pick(stored))
     except JournalFormatError as error:
         raise JournalFormatError(f"a {kind} event cannot be read: {error}") from error
-    return event
+    return built
 
 
 def _take_bulk(plan: _Plan, stored: dict[str, Any], blob: bytes) -> None:

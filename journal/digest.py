@@ -5,8 +5,10 @@ the two share nothing but the document.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterable
-from struct import pack
+from operator import attrgetter
+from struct import Struct, pack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 
 MAGIC = b"KVLGR\x00\x01\x00"
 I64 = np.dtype("<i8")
+AS_STORED = sys.byteorder == "little"
+"""Whether arrays of this machine's 64-bit integers are in the layout's order already: most machines' are."""
+
+_NODE = Struct("<7q").pack
+_COUNT = Struct("<q").pack
+_NOTHING = _COUNT(0)
+_RECENCY = attrgetter("stamp", "start")
 
 
 def state_digest(state: "State") -> str:
@@ -44,33 +53,39 @@ def state_digest(state: "State") -> str:
 
 
 def _array(pages: Pages) -> bytes:
-    return pack("<q", len(pages)) + pages.astype(I64, copy=False).tobytes()
+    return _COUNT(len(pages)) + (pages if AS_STORED else pages.astype(I64)).tobytes()
 
 
 def _string(text: bytes) -> bytes:
     return pack("<q", len(text)) + text
 
 
-def _nodes(state: "State") -> Iterable[bytes]:
-    nodes = sorted(state.nodes.values(), key=lambda node: node.full.item(0))
-    by_recency = sorted(nodes, key=lambda node: (node.stamp, node.start, node.full.item(0)))
-    rank = {id(node): place for place, node in enumerate(by_recency)}
-    yield pack("<q", len(nodes))
+def _nodes(state: "State") -> list[bytes]:
+    first = {node: node.full.item(0) for node in state.nodes.values()}
+    nodes = sorted(first, key=first.__getitem__)
+    # The sort is stable: what is equally recent stays in the order of its first pages.
+    rank = {node: place for place, node in enumerate(sorted(nodes, key=_RECENCY))}
+    parts = [pack("<q", len(nodes))]
     for node in nodes:
-        parent = node.parent
-        yield pack(
-            "<6q",
-            0 if parent is None else parent.full.item(0),
-            node.start,
-            rank[id(node)],
-            node.full_lock,
-            node.swa_lock,
-            0 if node.swa is None else 1,
+        parent, tokens, full, swa = node.parent, node.tokens, node.full, node.swa
+        if parent is None:
+            above = 0
+            name = node.namespace.encode()
+            named = len(name)
+        else:
+            above = first[parent]
+            name, named = b"", -1
+        live = 0 if swa is None else 1
+        locks = (node.full_lock, node.swa_lock)
+        parts += (
+            _NODE(above, node.start, rank[node], *locks, live, named),
+            name,
+            _COUNT(len(tokens)),
+            tokens,
+            _array(full),
+            _NOTHING if swa is None else _array(swa),
         )
-        yield _string(node.namespace.encode()) if parent is None else pack("<q", -1)
-        yield _string(node.tokens)
-        yield _array(node.full)
-        yield pack("<q", 0) if node.swa is None else _array(node.swa)
+    return parts
 
 
 def _leases(state: "State") -> Iterable[bytes]:

@@ -17,6 +17,7 @@ from kvledger.core.events import (
     Checkpoint,
     Evicted,
     KvFingerprinted,
+    KvUnread,
     LockAcquired,
     LockReleased,
     MappingSet,
@@ -40,6 +41,7 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.journal.places import CALLER, DEFERRED, FREE
+from kvledger.journal.same_pages import all_deferred
 from kvledger.journal.state import Lease, Node, Request, State
 from kvledger.journal.tokens import TOKEN_BYTES
 
@@ -53,6 +55,8 @@ _RECOVERY, _SWA_SIDE, _ADOPTED = Cause.RECOVERY, Pool.SWA, RecoveryMode.ADOPT_IN
 
 def real_pages(pages: Pages) -> Pages:
     """`pages` without the zeros that stand for "no peer"."""
+    if len(pages) == 1:
+        return pages if pages.item() else pages[:0]
     return pages if np.count_nonzero(pages) == len(pages) else pages[pages != 0]
 
 
@@ -74,6 +78,12 @@ def _free_swa(state: State, pages: Pages, cause: Cause) -> None:
 
 
 def _map(state: State, full: Pages, swa: Pages) -> None:
+    if len(full) == 1:
+        page, peer = full.item(), swa.item()
+        state.mapping[page] = peer
+        if peer:
+            state.swa_at[peer] = page
+        return
     state.mapping[full] = swa
     if np.count_nonzero(swa) != len(swa):
         full, swa = full[swa != 0], swa[swa != 0]
@@ -82,13 +92,12 @@ def _map(state: State, full: Pages, swa: Pages) -> None:
 
 def end_transaction(state: State) -> None:
     """The outermost transaction ended: what was deferred is free. Cost O(pages deferred)."""
+    if not state.deferred_full and not state.deferred_swa:
+        return
     for deferred, at in ((state.deferred_full, state.full_at), (state.deferred_swa, state.swa_at)):
-        if not deferred:
-            continue
         for pages in deferred:
             # A page that was taken again too early is no longer deferred; it stays where it is now.
-            waiting = at[pages] == DEFERRED
-            at[pages if np.count_nonzero(waiting) == len(pages) else pages[waiting]] = FREE
+            at[pages if all_deferred(at, pages) else pages[at[pages] == DEFERRED]] = FREE
         deferred.clear()
 
 
@@ -308,5 +317,6 @@ EFFECTS: dict[type, Callable[[State, Any, Any], None]] = {
     Checkpoint: _nothing,
     CallIgnored: _nothing,
     KvFingerprinted: _nothing,
+    KvUnread: _nothing,
 }
 """By event type: applies the event to the state."""

@@ -35,6 +35,10 @@ class JournalInfo:
                 raise JournalFormatError(f"the config of journal {row.id} is no JSON: {error}") from error
         return cls(row.id, row.epoch, row.name, config, row.token_policy, row.format_version, row.created_us)
 
+    def recorded_config(self) -> dict[str, Any] | None:
+        """The configuration if it is one: a row may hold any JSON."""
+        return self.config if isinstance(self.config, dict) else None
+
     def check_format(self) -> None:
         """Raise JournalFormatError for a journal of a format that this version does not read."""
         if self.format_version not in READABLE_FORMATS:

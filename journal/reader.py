@@ -125,6 +125,10 @@ class JournalReader:
         for row in self._rows(query.order_by(CheckpointRow.seq)):
             yield TxnId(row.number), row.digest
 
+    def recorded_config(self) -> dict[str, Any] | None:
+        """The cache's configuration as the journal's row has it."""
+        return self.info.recorded_config()
+
     def transaction(self, number: TxnId | int) -> StoredTransaction:
         """The transaction with this number. Raises InvalidArgument if it is not stored."""
         found = next(self.transactions(first=number), None)

@@ -34,12 +34,15 @@ from kvledger.journal.stored_tokens import StoredTokens
 from kvledger.journal.submission_queue import SubmissionQueue
 from kvledger.journal.writer_loop import WriterLoop
 
+STEP_EVENTS = 512
+"""With durability "step" the writer starts before the step's `flush` where the step has so many events."""
+
 
 class Recorder:
     """An `EventSink` that writes one journal. Made by `Journal.record`; use it as a context manager.
 
-    `flush`, `durable_seq`, `last_seq` and `close` are safe from any thread; `begin` and `append` belong to
-    the cache's.
+    `flush`, `durable_seq`, `last_seq` and `close` are safe from any thread; `begin_transaction` and
+    `append` belong to the cache's.
     """
 
     def __init__(
@@ -65,7 +68,8 @@ class Recorder:
         self._pid = os.getpid()
         self._began_ns: int | None = None
         self._closed = False
-        self._queue = SubmissionQueue(settings.queue_limit)
+        worth_waking = STEP_EVENTS if settings.durability == "step" else 1
+        self._queue = SubmissionQueue(settings.queue_limit, worth_waking=worth_waking)
         self._loop = WriterLoop(
             writer, self._queue, tokens=self._tokens, keeper=keeper, on_failure=settings.on_failure
         )
@@ -137,7 +141,7 @@ class Recorder:
         """Let `follower` hear nothing more; does nothing for one that is not subscribed."""
         self._followers.unsubscribe(follower)
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         """Note that a transaction begins: the next `append` stores how long it took. Never raises."""
         self._began_ns = time.perf_counter_ns()
 

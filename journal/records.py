@@ -132,6 +132,9 @@ class JournalSource(Protocol):
     def checkpoint_places(self) -> Iterator[tuple[TxnId, str]]:
         """Number of the transaction and digest of every checkpoint, in order."""
 
+    def recorded_config(self) -> dict[str, Any] | None:
+        """The configuration in the journal's own row, which outlives pruning; None where there is none."""
+
 
 def number_transactions(records: Iterable[TransactionRecord]) -> list[StoredTransaction]:
     """Give seqs and numbers to transactions that were never stored, as a recorder would."""

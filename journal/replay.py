@@ -15,10 +15,11 @@ from kvledger.core.events import CacheOpened, Event, EventsDropped
 from kvledger.core.ids import Seq, TxnId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.effects import EFFECTS, end_transaction
+from kvledger.journal.fits import ReplayError
 from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction
 from kvledger.journal.restore import decode_state
 from kvledger.journal.state import State
-from kvledger.journal.structure import STRUCTURE, ReplayError, check_opened
+from kvledger.journal.structure import STRUCTURE, check_opened
 
 STEPS = {kind: (STRUCTURE[kind], effect) for kind, effect in EFFECTS.items()}
 """By event type: how an event that was not undone is checked for fit, and what it does then."""
@@ -71,10 +72,14 @@ class Fold:
         if gap is not None:
             raise ReplayError(refusal(gap).problem, seq=transaction.first_seq)
         events = transaction.events
-        sound = next((i for i, stored in enumerate(events, 1) if stored.seq != self.seq + i), len(events) + 1)
-        self._steps([stored.event for stored in events[: sound - 1]], [s.undone for s in events[: sound - 1]])
-        if sound <= len(events):
-            raise ReplayError(f"it follows seq {self.seq}: the journal has a gap", seq=events[sound - 1].seq)
+        seqs = [stored.seq for stored in events]
+        first = self.seq + 1
+        sound = len(seqs)
+        if seqs != list(range(first, first + sound)):
+            sound = next(i for i, seq in enumerate(seqs) if seq != first + i)
+        self._steps([stored.event for stored in events[:sound]], [stored.undone for stored in events[:sound]])
+        if sound < len(events):
+            raise ReplayError(f"it follows seq {self.seq}: the journal has a gap", seq=events[sound].seq)
         self._end()
 
     def apply_record(self, record: TransactionRecord) -> None:

@@ -15,6 +15,7 @@ from kvledger.core.errors import JournalFormatError
 from kvledger.core.events import CacheOpened, Origin, Pages
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.journal.arrays import packed_size, unpack_array
+from kvledger.journal.fits import ReplayError
 from kvledger.journal.places import FREE
 from kvledger.journal.snapshot import (
     ABSENT,
@@ -28,7 +29,7 @@ from kvledger.journal.snapshot import (
     implied_places,
 )
 from kvledger.journal.state import Lease, Node, Request, State
-from kvledger.journal.structure import ReplayError, check_opened
+from kvledger.journal.structure import check_opened
 from kvledger.journal.tokens import POLICY_SETTING
 
 

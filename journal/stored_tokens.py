@@ -44,7 +44,7 @@ WITHHELD = "withheld"
 OWN_OPS = frozenset(
     {
         "open", "open_request", "extend", "commit", "slide", "refresh", "finish", "abort", "retract",
-        "acquire", "release", "release_swa", "alloc", "alloc_full_only", "insert", "evict", "free",
+        "acquire", "advance", "release", "release_swa", "alloc", "alloc_full_only", "insert", "evict", "free",
         "free_swa", "reset", "checkpoint",
     }
 )  # fmt: skip

@@ -18,6 +18,9 @@ BATCH_EVENTS = 4_096
 """Events in one database transaction, unless a single transaction has more: long enough to pay for the
 commit, short enough that readers and the process's memory do not notice."""
 
+POLL_SECONDS = 0.25
+"""How long what nobody is woken for may wait."""
+
 LINGER_SECONDS = 0.02
 """How long the writer lets a batch fill before it starts, when nobody waits for it."""
 
@@ -25,13 +28,17 @@ LINGER_SECONDS = 0.02
 class SubmissionQueue:
     """Holds up to `limit` events, or one transaction that has more.
 
+    A `put` wakes the writer where `worth_waking` events wait, else it comes by itself before long: waking it for
+    less than it is worth takes time from the cache's thread, since only one of the two can run.
+
     `accepted` and `settled` count transactions, taken here and done with by the writer; `events` are those in
     between. `last_seq` and `durable_seq` are the seqs of the last event accepted and of the last on disk.
     `failure` ends the recording.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, worth_waking: int = 1) -> None:
         self.limit = limit
+        self._worth_waking = worth_waking
         self.lock = threading.Lock()
         self.events = 0
         self.accepted = 0
@@ -78,7 +85,7 @@ class SubmissionQueue:
         self.events += count
         self.accepted += 1
         self.last_seq += count
-        if self._writer_sleeps:
+        if self._writer_sleeps and self.events >= self._worth_waking:
             self._work.notify()
 
     def wait_for_all(self) -> None:
@@ -125,7 +132,7 @@ class SubmissionQueue:
         with self.lock:
             while not self._waiting and not self.closing and not self.retry_due:
                 self._writer_sleeps = True
-                self._work.wait()
+                self._work.wait(None if self._worth_waking == 1 else POLL_SECONDS)
                 self._writer_sleeps = False
             if self.failure is not None or (self.closing and not self._waiting):
                 return None

@@ -10,6 +10,7 @@ newest checkpoint was, which nothing names yet. Nor whether what is not there an
 they show that a journal begins at a state, and not that the state is true. An anchor can.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -28,11 +29,14 @@ from kvledger.journal.checkpoint_rows import (
 from kvledger.journal.database import database_errors, stored_bytes
 from kvledger.journal.models import CheckpointRow, EventRow, JournalRow, TransactionRow
 from kvledger.journal.naming import Namings, reaches_start
+from kvledger.journal.plain_rows import Cells, plain_rows
 from kvledger.journal.walk import LARGEST, ChainBreak, ChainWalk
 
 __all__ = ["ChainBreak", "ChainTally", "rows_without_journal", "stored_journals", "verify_chain"]
 
-BATCH_TRANSACTIONS = 512
+BATCH_TRANSACTIONS = 2_048
+BATCH_EVENTS = 8_192
+"""So many rows are read at a time at most, unless a single transaction has more events."""
 
 LARGE_TRANSACTION = 8_192
 """Events from which on it is looked up where a transaction ends before its rows are read: its row may have
@@ -41,31 +45,47 @@ been changed so that they would be all the rows of the journal."""
 GAPS_PER_QUERY = 100
 """Gaps that one query looks into: databases limit how deep an expression may be, SQLite to 1,000."""
 
-_TRANSACTION_CELLS = (
-    TransactionRow.number,
-    stored_bytes(TransactionRow.op),
-    stored_bytes(TransactionRow.request_id),
-    stored_bytes(TransactionRow.status),
-    stored_bytes(TransactionRow.reason),
-    TransactionRow.time_us,
-    TransactionRow.first_seq,
-    TransactionRow.event_count,
-    TransactionRow.duration_us,
-    TransactionRow.checkpoint_seq,
-    TransactionRow.checkpoint_hash,
-    TransactionRow.previous_hash,
-    TransactionRow.hash,
+Rows = Sequence[Cells]
+
+_HEADS = (
+    sa.select(
+        TransactionRow.number,
+        stored_bytes(TransactionRow.op),
+        stored_bytes(TransactionRow.request_id),
+        stored_bytes(TransactionRow.status),
+        stored_bytes(TransactionRow.reason),
+        TransactionRow.time_us,
+        TransactionRow.first_seq,
+        TransactionRow.event_count,
+        TransactionRow.duration_us,
+        TransactionRow.checkpoint_seq,
+        TransactionRow.checkpoint_hash,
+        TransactionRow.previous_hash,
+        TransactionRow.hash,
+    )
+    .where(TransactionRow.journal_id == sa.bindparam("journal"))
+    .order_by(TransactionRow.number)
+    .limit(sa.bindparam("size"))
 )
-_EVENT_CELLS = (
-    EventRow.seq,
-    EventRow.txn,
-    stored_bytes(EventRow.kind),
-    EventRow.version,
-    EventRow.node,
-    stored_bytes(EventRow.request_id),
-    EventRow.undone,
-    stored_bytes(EventRow.payload),
-    EventRow.blob,
+_HEADS_AFTER = _HEADS.where(TransactionRow.number > sa.bindparam("after"))
+_EVENTS = (
+    sa.select(
+        EventRow.seq,
+        EventRow.txn,
+        stored_bytes(EventRow.kind),
+        EventRow.version,
+        EventRow.node,
+        stored_bytes(EventRow.request_id),
+        EventRow.undone,
+        stored_bytes(EventRow.payload),
+        EventRow.blob,
+    )
+    .where(
+        EventRow.journal_id == sa.bindparam("journal"),
+        EventRow.seq >= sa.bindparam("first"),
+        EventRow.seq < sa.bindparam("end"),
+    )
+    .order_by(EventRow.seq)
 )
 
 
@@ -208,15 +228,22 @@ def _text(cell: bytes | None) -> str | None:
     return None if cell is None else cell.decode(errors="replace")
 
 
-def _read_batch(
-    connection: sa.Connection, journal_id: int, after: int | None
-) -> list[tuple[Sequence[Any], Sequence[Any]]]:
+def _read_batch(connection: sa.Connection, journal_id: int, after: int | None) -> list[tuple[Cells, Rows]]:
     """The next transactions and, for each, the event rows in the range that it names."""
-    query = sa.select(*_TRANSACTION_CELLS).where(TransactionRow.journal_id == journal_id)
-    if after is not None:
-        query = query.where(TransactionRow.number > after)
-    heads = connection.execute(query.order_by(TransactionRow.number).limit(BATCH_TRANSACTIONS)).all()
-    ranges = [_range(connection, journal_id, head) for head in heads]
+    place: dict[str, Any] = {"journal": journal_id, "size": BATCH_TRANSACTIONS}
+    if after is None:
+        heads = plain_rows(connection, _HEADS, **place)
+    else:
+        heads = plain_rows(connection, _HEADS_AFTER, **place, after=after)
+    ranges: list[tuple[int, int]] = []
+    total = 0
+    for head in heads:
+        span = _range(connection, journal_id, head)
+        total += span[1] - span[0]
+        if ranges and total > BATCH_EVENTS:
+            break
+        ranges.append(span)
+    heads = heads[: len(ranges)]
     if heads and all(before[1] == then[0] for before, then in pairwise(ranges)):
         rows = _read_events(connection, journal_id, (ranges[0][0], ranges[-1][1]))
         return list(_share_out(heads, ranges, rows))
@@ -226,7 +253,7 @@ def _read_batch(
     ]
 
 
-def _range(connection: sa.Connection, journal_id: int, head: Sequence[Any]) -> tuple[int, int]:
+def _range(connection: sa.Connection, journal_id: int, head: Cells) -> tuple[int, int]:
     """The seqs to read for a transaction: those that its row names, as far as that can be."""
     number, first_seq, event_count = head[0], head[6], head[7]
     if type(first_seq) is not int or type(event_count) is not int or event_count < 0:
@@ -248,23 +275,15 @@ def _range(connection: sa.Connection, journal_id: int, head: Sequence[Any]) -> t
     return (first_seq, end)
 
 
-def _read_events(connection: sa.Connection, journal_id: int, span: tuple[int, int]) -> Sequence[Any]:
-    query = (
-        sa.select(*_EVENT_CELLS)
-        .where(EventRow.journal_id == journal_id, EventRow.seq >= span[0], EventRow.seq < span[1])
-        .order_by(EventRow.seq)
-    )
-    return connection.execute(query).all()
+def _read_events(connection: sa.Connection, journal_id: int, span: tuple[int, int]) -> Rows:
+    return plain_rows(connection, _EVENTS, journal=journal_id, first=span[0], end=span[1])
 
 
-def _share_out(
-    heads: Sequence[Any], ranges: Sequence[tuple[int, int]], rows: Sequence[Any]
-) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+def _share_out(heads: Rows, ranges: Sequence[tuple[int, int]], rows: Rows) -> Iterator[tuple[Cells, Rows]]:
+    seqs = [row[0] for row in rows]
     taken = 0
     for head, (_first, end) in zip(heads, ranges, strict=True):
-        begin = taken
-        while taken < len(rows) and rows[taken][0] < end:
-            taken += 1
+        begin, taken = taken, bisect_left(seqs, end, taken)
         yield head, rows[begin:taken]
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from kvledger.core.errors import JournalError
 from kvledger.journal import Journal
 from kvledger.journal.audit import Verdict
+from kvledger.journal.chain_check import ChainCheck, KeptAnchor
 from kvledger.journal.export import is_exported
-from kvledger.tools.chain import ChainCheck, KeptAnchor, check_source, check_stored, journal_of
+from kvledger.tools.chain import check_source, check_stored, journal_of
 from kvledger.tools.chain_report import ChainReport, report_of
 from kvledger.tools.judge import judge, judge_source, judge_unread
 from kvledger.tools.progress import Progress

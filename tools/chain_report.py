@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kvledger.core.errors import JournalError
 from kvledger.journal import ChainBreak, ChainHead
-from kvledger.tools.chain import ChainCheck, Signature
+from kvledger.journal.chain_check import ChainCheck, Signature
 
 BREAKS_KEPT = 20
 """Breaks that a report names; the rest is counted."""

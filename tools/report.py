@@ -142,6 +142,10 @@ def verdict_summary(verdict: Verdict) -> RenderableType:
     if counts.pages_fingerprinted:
         told = f"{counts.pages_fingerprinted:,} pages fingerprinted, {counts.pages_compared:,} compared"
         lines.append(f"  {told} with what they held when they were locked")
+    if counts.pages_content_unread:
+        lines.append(
+            f"  {counts.pages_content_unread:,} pages could not be read: what they held is unverified"
+        )
     return Group(
         Text.assemble("audit: ", (verdict.verdict, style)),
         *map(Text, lines),

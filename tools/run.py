@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -32,6 +32,9 @@ from kvledger.tools.scheduler.watch import Watch
 from kvledger.tools.synthetic_kv import KVCodec
 from kvledger.tools.tap import TapSink
 from kvledger.tools.workload.spec import Workload
+
+if TYPE_CHECKING:
+    from kvledger.tools.engine.forward import FittedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,20 +238,19 @@ class _Engine:
     logits: Callable[[], LogitsReport] | None = None
 
 
-def _built(name: str, config: CacheConfig) -> Any:
+def _built(name: str, config: CacheConfig) -> "FittedModel":
     """The model, before a journal is started for it: it may be missing, or need another cache."""
     require_transformers()
     # Imported here because transformers is an extra, and takes seconds to load.
-    from kvledger.tools.engine.forward import check_fits
+    from kvledger.tools.engine.forward import fit
     from kvledger.tools.engine.models import build_model
 
     dtype = "float32" if config.layout is None else config.layout.dtype
     model = build_model(name, window=config.sliding_window, dtype=dtype, device=config.device)
-    check_fits(model, config)
-    return model
+    return fit(model, config)
 
 
-def _engine(setup: RunSetup, cache: HybridCache, model: Any) -> _Engine:
+def _engine(setup: RunSetup, cache: HybridCache, model: "FittedModel | None") -> _Engine:
     layout: KVLayout | None = setup.config.layout
     if model is not None:
         return _model_engine(setup, cache, model)
@@ -258,16 +260,16 @@ def _engine(setup: RunSetup, cache: HybridCache, model: Any) -> _Engine:
     return _Engine(SyntheticForward(cache, layout, codec), kv=KVCheck(cache, layout, codec))
 
 
-def _model_engine(setup: RunSetup, cache: HybridCache, model: Any) -> _Engine:
+def _model_engine(setup: RunSetup, cache: HybridCache, model: "FittedModel") -> _Engine:
     from kvledger.tools.engine.forward import ModelForward
 
     if not setup.verify_kv:
         return _Engine(ModelForward(cache, model, check=None))
-    check = LogitsCheck(run_alone(model))
+    check = LogitsCheck(run_alone(model.model))
 
     def logits() -> LogitsReport:
         """What is left of a run that stopped is compared as well."""
         check.settle_rest()
-        return check.report(model=str(setup.model), dtype=str(model.dtype).removeprefix("torch."))
+        return check.report(model=str(setup.model), dtype=model.layout.dtype)
 
     return _Engine(ModelForward(cache, model, check=check), logits=logits)

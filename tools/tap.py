@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kvledger.core.events import Pages, SwaRecovered
-from kvledger.core.sinks import EventSink, TokenForm, TransactionRecord
+from kvledger.core.sinks import EventSink, TokenForm, TransactionRecord, beginnings_of
 from kvledger.tools.meter import Meter
 
 
@@ -18,14 +18,14 @@ class TapSink:
 
     def __init__(self, inner: EventSink | None, meter: Meter) -> None:
         self._inner = inner
-        self._inner_begins: Callable[[], None] | None = getattr(inner, "begin", None)
+        self._inner_begins: Callable[[], None] | None = beginnings_of(inner)
         self._meter = meter
         self._recovered: list[Pages] = []
         self.token_form: TokenForm | None = getattr(inner, "token_form", None)
         self.events = 0
         self.transactions = 0
 
-    def begin(self) -> None:
+    def begin_transaction(self) -> None:
         """A transaction begins: the inner sink may want to know how long it takes."""
         if self._inner_begins is not None:
             self._inner_begins()

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from queue import SimpleQueue
 from typing import Literal
 
+from kvledger.api.audits.anchors import anchor_in
 from kvledger.api.audits.private import hidden_verdict
 from kvledger.api.audits.source import BoundedSource, Cancelled
 from kvledger.api.library import Library, OpenedJournal
@@ -21,6 +22,8 @@ from kvledger.api.problems import pruned, too_many, unknown
 from kvledger.api.schemas.audits import AuditOut, AuditRequest
 from kvledger.core.errors import CacheError
 from kvledger.journal.audit import Verdict, audit
+from kvledger.journal.chain_check import ChainCheck, KeptAnchor
+from kvledger.journal.verify import ChainTally
 
 log = logging.getLogger("kvledger.api")
 
@@ -34,7 +37,15 @@ class _Audit:
     """One audit, and how far it is. Written by the thread that runs it, read by any."""
 
     def __init__(
-        self, serial: int, *, journal: int, source: BoundedSource, begins: int, upto_seq: int, chain: bool
+        self,
+        serial: int,
+        *,
+        journal: int,
+        source: BoundedSource,
+        begins: int,
+        upto_seq: int,
+        chain: bool,
+        anchor: KeptAnchor | None,
     ) -> None:
         self.serial = serial
         self.id = secrets.token_hex(8)
@@ -42,6 +53,7 @@ class _Audit:
         self.source = source
         self.upto_seq = upto_seq
         self.chain = chain
+        self.anchor = anchor
         self.begins = begins
         self.started_us = time.time_ns() // 1000
         self.ended_us: int | None = None
@@ -57,6 +69,7 @@ class _Audit:
             state=self.state,
             upto_seq=self.upto_seq,
             chain=self.chain,
+            signature=None if self.anchor is None else self.anchor.signature,
             done_events=max(0, self.source.reached - self.begins + 1),
             total_events=max(0, self.upto_seq - self.begins + 1),
             started_us=self.started_us,
@@ -83,8 +96,9 @@ class Audits:
         """Let an audit of `opened` begin when those before it are over.
 
         Raises a refusal: 404 for a seq that is not there yet, 410 for one that was pruned, 429 where too many
-        wait.
+        wait; and errors of `anchor_in`.
         """
+        anchor = None if wanted.anchor is None else anchor_in(wanted.anchor)
         reader = self._library.store.reader(opened.id)
         head, begins = reader.head().seq, reader.beginning().seq
         upto = head if wanted.upto_seq is None else wanted.upto_seq
@@ -107,6 +121,7 @@ class Audits:
                 begins=begins,
                 upto_seq=upto,
                 chain=wanted.chain,
+                anchor=anchor,
             )
             self._audits[begun.id] = begun
             self._forget()
@@ -117,6 +132,11 @@ class Audits:
                 self._thread = threading.Thread(target=self._work, name="kvledger-audit", daemon=True)
                 self._thread.start()
         return told
+
+    @property
+    def begun(self) -> bool:
+        """Whether any was ever begun here."""
+        return self._serial > 0
 
     def of(self, journal: int) -> list[tuple[int, AuditOut]]:
         """The audits of one journal that are kept, newest first, each with a number that falls."""
@@ -177,12 +197,8 @@ class Audits:
 
     def _judge(self, begun: _Audit) -> tuple[State, Verdict | None, str | None]:
         """How the audit ends: its state, and its verdict or why there is none."""
-        source = begun.source
-        chain = None
         try:
-            if begun.chain:
-                chain = source.until_stopped(self._library.store.verify(begun.journal))
-            verdict = hidden_verdict(audit(source, chain=chain), self._library.hide)
+            verdict = hidden_verdict(self._audited(begun), self._library.hide)
         except Cancelled:
             return "cancelled", None, None
         except CacheError as error:
@@ -191,6 +207,18 @@ class Audits:
             log.exception("the audit of journal %s failed", begun.journal)
             return "failed", None, "the audit met a fault of its own; the log of the service says which"
         return "done", verdict, None
+
+    def _audited(self, begun: _Audit) -> Verdict:
+        """The verdict, as the command line has it: with what the chain says of the journal's end."""
+        source, anchor = begun.source, begun.anchor
+        if not begun.chain:
+            return audit(source)
+        tally = ChainTally()
+        head = None if anchor is None else anchor.head
+        breaks = self._library.store.verify(begun.journal, anchor=head, tally=tally)
+        check = ChainCheck(breaks, tally, anchor=anchor)
+        verdict = audit(source, chain=source.until_stopped(check))
+        return verdict.model_copy(update={"tail": check.tail, "notes": (*verdict.notes, *check.notes())})
 
     @staticmethod
     def _end(ended: _Audit, state: State) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from threading import Event
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal import JournalReader, StoredTransaction
@@ -48,6 +48,10 @@ class BoundedSource:
     def checkpoint_places(self) -> Iterator[tuple[TxnId, str]]:
         """As `JournalReader.checkpoint_places`."""
         return self._reader.checkpoint_places()
+
+    def recorded_config(self) -> dict[str, Any] | None:
+        """As `JournalReader.recorded_config`."""
+        return self._reader.recorded_config()
 
     def until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items; raises Cancelled before the next one once it is told to stop."""

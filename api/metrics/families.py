@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from kvledger.api.apart import OwnProcess
 from kvledger.api.library import OpenedJournal
 from kvledger.api.metrics.tally import BUCKET_SECONDS, Latency, Tally
 from kvledger.api.schemas.pools import PoolsOut
@@ -142,6 +143,18 @@ def tell_journal(families: Families, opened: OpenedJournal) -> None:
     told = "What the service does with the journal: 1 for the state it is in."
     for state in FOLLOWING_STATES:
         families.level("kvledger_projection_state", told, float(following.state == state), **one, state=state)
+
+
+def tell_process(families: Families, process: OwnProcess) -> None:
+    """The process that an Inspector has for the past."""
+    told = "Whether questions about the past have a process of their own, once somebody has looked."
+    families.level("kvledger_own_process_up", told, float(process.phase == "up"))
+    told = "How often that process was started."
+    families.count("kvledger_own_process_starts", told, process.attempts.begun)
+    told = "Questions that it has answered."
+    families.count("kvledger_own_process_answers", told, process.answered)
+    told = "Questions meant for it that were answered in the scheduler's process."
+    families.count("kvledger_own_process_missed", told, process.missed)
 
 
 def _by(

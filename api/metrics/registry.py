@@ -15,8 +15,9 @@ from prometheus_client.registry import Collector
 
 from kvledger import __version__
 from kvledger.api.answers.pools import pools_of
+from kvledger.api.apart import OwnProcess
 from kvledger.api.library import Library, OpenedJournal
-from kvledger.api.metrics.families import Families, tell_counts, tell_journal, tell_levels
+from kvledger.api.metrics.families import Families, tell_counts, tell_journal, tell_levels, tell_process
 from kvledger.api.metrics.tally import Tally
 from kvledger.api.problems import Refusal
 from kvledger.api.streams import Streams
@@ -27,8 +28,9 @@ from kvledger.journal import JournalInfo
 class Metrics(Collector):
     """The metrics of one service. Gives every journal that `library` follows a listener that counts."""
 
-    def __init__(self, library: Library, streams: Streams) -> None:
+    def __init__(self, library: Library, streams: Streams, *, process: OwnProcess | None = None) -> None:
         self._library = library
+        self._process = process
         self._streams = streams
         self._lock = threading.Lock()
         self._tallies: dict[int, Tally] = {}
@@ -52,6 +54,8 @@ class Metrics(Collector):
         families.level("kvledger_event_streams", "Event streams that are open.", len(self._streams))
         followed = self._library.followed()
         families.level("kvledger_followed_journals", "Journals that are followed.", len(followed))
+        if self._process is not None:
+            tell_process(families, self._process)
         for opened in followed:
             self._tell(families, opened)
         yield from families.told()

@@ -20,6 +20,7 @@ from kvledger.core.events import (
     Cause,
     Event,
     EventsDropped,
+    KvUnread,
     LockReleased,
     NodeDeleted,
     PagesAllocated,
@@ -49,6 +50,7 @@ ANOMALIES = (
     "call_ignored",
     "lock_cut_by_reset",
     "events_dropped",
+    "kv_unread",
 )
 """Sorts of anomalies, as journal/lookups/history.py tells them apart."""
 
@@ -173,6 +175,9 @@ class Tally:
         self.given_up_events += event.last_seq - event.first_seq + 1
         self.anomalies["events_dropped"] += 1
 
+    def _unread(self, event: KvUnread) -> None:
+        self.anomalies["kv_unread"] += 1
+
 
 _FACTS: dict[type, Callable[[Tally, Any], None]] = {
     CacheOpened: Tally._opened,
@@ -184,6 +189,7 @@ _FACTS: dict[type, Callable[[Tally, Any], None]] = {
     SwaTombstoned: Tally._tombstoned,
     SwaRecovered: Tally._recovered,
     CacheReset: Tally._reset,
+    KvUnread: Tally._unread,
 }
 """What is counted of events that were kept."""
 

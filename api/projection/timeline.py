@@ -54,7 +54,7 @@ class Timeline:
         self._follower = Follower(
             reader,
             boundaries=self._boundaries,
-            listeners=listeners,
+            listeners=[self.births, *listeners],
             snapshots=self._snapshots,
             pace=self._pace,
             bus=bus,
@@ -81,6 +81,16 @@ class Timeline:
             snapshots=len(self._snapshots),
             problem=follower.problem,
         )
+
+    @property
+    def heard_seq(self) -> int:
+        """The last seq that was taken in: whatever is before it is stored, and settled."""
+        return self._follower.heard.seq
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the journal does not fold, as far as it was followed."""
+        return self._follower.phase == "failed"
 
     def look(self) -> None:
         """Look at the journal now rather than at the next poll."""

@@ -6,6 +6,8 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 
 from kvledger.api.answers.node import node_of
+from kvledger.api.projection import Standing
+from kvledger.api.routes.absent import AbsentParam, or_absent
 from kvledger.api.routes.dependencies import (
     KEPT,
     LIMIT,
@@ -18,7 +20,7 @@ from kvledger.api.routes.dependencies import (
 )
 from kvledger.api.routes.lists import Place, missing_before, page_of
 from kvledger.api.routes.states import state_answer
-from kvledger.api.schemas.common import SEQ_MAX, Page
+from kvledger.api.schemas.common import SEQ_MAX, AbsentOut, Page
 from kvledger.api.schemas.events import EventOut
 from kvledger.api.schemas.tree import NodeOut
 from kvledger.journal.lookups.history import node_history
@@ -28,17 +30,21 @@ router = APIRouter(prefix="/v1/journals/{journal}/nodes", tags=["state"], respon
 NodeNumber = Annotated[int, Path(ge=0, le=SEQ_MAX, examples=[12])]
 
 
-@router.get("/{node}", response_model=NodeOut, responses=KEPT)
-def node(request: Request, opened: Opened, teller: TellerDep, node: NodeNumber, at: AtSeq = None) -> Response:
+@router.get("/{node}", response_model=NodeOut | AbsentOut, responses=KEPT)
+def node(
+    request: Request,
+    opened: Opened,
+    teller: TellerDep,
+    node: NodeNumber,
+    at: AtSeq = None,
+    absent: AbsentParam = "refuse",
+) -> Response:
     """One node: its slots, its locks and who holds them since when, and where its pages came from."""
-    return state_answer(
-        request,
-        opened,
-        at,
-        lambda standing: node_of(
-            standing, node, reader=opened.reader, births=opened.timeline.births, teller=teller
-        ),
-    )
+
+    def tell(standing: Standing) -> NodeOut:
+        return node_of(standing, node, reader=opened.reader, births=opened.timeline.births, teller=teller)
+
+    return state_answer(request, opened, at, or_absent(tell, absent=absent))
 
 
 @router.get("/{node}/history")

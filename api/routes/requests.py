@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from kvledger.api.answers.requests import request_of, requests_of
 from kvledger.api.cursors import decode_cursor, encode_cursor
 from kvledger.api.projection import Standing
+from kvledger.api.routes.absent import AbsentParam, or_absent
 from kvledger.api.routes.dependencies import (
     KEPT,
     LIMIT,
@@ -22,7 +23,7 @@ from kvledger.api.routes.dependencies import (
 from kvledger.api.routes.lists import OrderParam, missing_before, page_of
 from kvledger.api.routes.lists import Place as ListPlace
 from kvledger.api.routes.states import state_answer
-from kvledger.api.schemas.common import Page
+from kvledger.api.schemas.common import AbsentOut, Page
 from kvledger.api.schemas.events import EventOut
 from kvledger.api.schemas.requests import RequestDetail, RequestsOut
 from kvledger.core.ids import NAME_CHARACTERS
@@ -54,21 +55,21 @@ def requests(
     return state_answer(request, opened, at, tell)
 
 
-@router.get("/requests/{request_id:path}", response_model=RequestDetail, responses=KEPT)
+@router.get("/requests/{request_id:path}", response_model=RequestDetail | AbsentOut, responses=KEPT)
 def one_request(
     request: Request,
     opened: Opened,
     library: LibraryDep,
     request_id: Annotated[str, Path(max_length=NAME_CHARACTERS)],
     at: AtSeq = None,
+    absent: AbsentParam = "refuse",
 ) -> Response:
     """One open request and its row."""
-    return state_answer(
-        request,
-        opened,
-        at,
-        lambda standing: request_of(standing, request_id, births=opened.timeline.births, hide=library.hide),
-    )
+
+    def tell(standing: Standing) -> RequestDetail:
+        return request_of(standing, request_id, births=opened.timeline.births, hide=library.hide)
+
+    return state_answer(request, opened, at, or_absent(tell, absent=absent))
 
 
 @router.get("/request-history", tags=["events"])

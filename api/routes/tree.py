@@ -6,9 +6,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from kvledger.api.answers.tree import Viewport, tree_of
+from kvledger.api.projection import Standing
+from kvledger.api.routes.absent import AbsentParam, or_absent
 from kvledger.api.routes.dependencies import KEPT, OF_A_JOURNAL, AtSeq, LibraryDep, Opened
 from kvledger.api.routes.states import state_answer
-from kvledger.api.schemas.common import SEQ_MAX
+from kvledger.api.schemas.common import SEQ_MAX, AbsentOut
 from kvledger.api.schemas.tree import TreeOut
 
 router = APIRouter(prefix="/v1/journals/{journal}/tree", tags=["state"], responses=OF_A_JOURNAL | KEPT)
@@ -25,7 +27,7 @@ NAMESPACE_CHARACTERS = 1_024
 """Of a filter: more than a name that a person gives, or a label, has."""
 
 
-@router.get("", response_model=TreeOut)
+@router.get("", response_model=TreeOut | AbsentOut)
 def tree(
     request: Request,
     opened: Opened,
@@ -46,7 +48,12 @@ def tree(
     limit: Annotated[
         int, Query(ge=1, le=NODES_MAX, description="Nodes at most, those near the top first.")
     ] = NODES,
+    absent: AbsentParam = "refuse",
 ) -> Response:
     """The nodes that lie in rows [first_row, first_row + rows), parents before children, with totals."""
     view = Viewport(first_row=first_row, rows=rows, limit=limit, depth=depth, namespace=namespace, root=root)
-    return state_answer(request, opened, at, lambda standing: tree_of(standing, view, hide=library.hide))
+
+    def tell(standing: Standing) -> TreeOut:
+        return tree_of(standing, view, hide=library.hide)
+
+    return state_answer(request, opened, at, or_absent(tell, absent=absent))

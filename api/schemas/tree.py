@@ -4,7 +4,16 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kvledger.api.schemas.common import JSON_SEQ_MAX, Answer, At, OriginOut, Runs, Tokens
+from kvledger.api.schemas.common import (
+    JSON_SEQ_MAX,
+    WHOLE,
+    WHOLE_EACH,
+    Answer,
+    At,
+    OriginOut,
+    Runs,
+    Tokens,
+)
 from kvledger.api.schemas.events import EventOut
 
 TOKENS_MAX = 1_000_000
@@ -151,9 +160,9 @@ class ExplainRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tokens: Annotated[list[Token], Field(max_length=TOKENS_MAX, examples=[[1, 2, 3, 4]])]
+    tokens: Annotated[list[Token], WHOLE_EACH, Field(max_length=TOKENS_MAX, examples=[[1, 2, 3, 4]])]
     namespace: Annotated[str, Field(max_length=1_024)] = ""
-    at: Annotated[int | None, Field(ge=0, le=JSON_SEQ_MAX)] = None
+    at: Annotated[int | None, Field(ge=0, le=JSON_SEQ_MAX), WHOLE] = None
 
 
 class ExplanationOut(Answer):

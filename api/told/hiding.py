@@ -10,7 +10,9 @@ may quote tokens and is withheld, as the token policies of the journal do.
 import ast
 import re
 import secrets
+from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -42,11 +44,20 @@ KNOWN_OPS = OWN_OPS | {"events_dropped"}
 class Hiding:
     """One service's way to tell private data; `reveals` says that it hides nothing that was kept."""
 
-    def __init__(self, *, reveals: bool) -> None:
+    def __init__(self, *, reveals: bool, key: bytes | None = None, mark: str | None = None) -> None:
         self.reveals = reveals
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes(32) if key is None else key
         # Answers with labels of another process must not be taken for this one's.
-        self.mark = "revealed" if reveals else secrets.token_hex(8)
+        self.mark = ("revealed" if reveals else secrets.token_hex(8)) if mark is None else mark
+
+    def shared(self) -> dict[str, Any]:
+        """What another process of the same service needs to tell the same by the same labels: a secret."""
+        return {"reveals": self.reveals, "key": self._key.hex(), "mark": self.mark}
+
+    @classmethod
+    def of(cls, shared: Mapping[str, Any]) -> "Hiding":
+        """The hiding that `shared` is of."""
+        return cls(reveals=shared["reveals"], key=bytes.fromhex(shared["key"]), mark=shared["mark"])
 
     def namespace(self, namespace: str) -> str:
         """What stands for a namespace: itself where revealed (under a token policy, what that kept of it)."""

@@ -20,6 +20,7 @@ from kvledger.core.events import (
     Evicted,
     FingerprintReason,
     KvFingerprinted,
+    KvUnread,
     LockAcquired,
     LockReleased,
     MappingSet,
@@ -264,6 +265,13 @@ def _fingerprinted(event: KvFingerprinted) -> str:
     )
 
 
+def _unread(event: KvUnread) -> str:
+    return (
+        f"the KV of node {event.node} could not be read {_LOOKED[event.reason]} ({event.error}): what "
+        f"{_listed(event.full_pages, 'Full')} held is unknown"
+    )
+
+
 def _dropped(event: EventsDropped) -> str:
     return f"events {event.first_seq:,} to {event.last_seq:,} were not stored: the database was away too long"
 
@@ -293,6 +301,7 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     CallIgnored: _ignored,
     MappingSet: _mapping_set,
     KvFingerprinted: _fingerprinted,
+    KvUnread: _unread,
     EventsDropped: _dropped,
 }
 

@@ -9,6 +9,7 @@ from kvledger.core.events import (
     EventsDropped,
     Evicted,
     KvFingerprinted,
+    KvUnread,
     PrefixInserted,
     PrefixMatched,
     RolledBack,
@@ -33,6 +34,7 @@ for _kind in (
     Checkpoint,
     CallIgnored,
     KvFingerprinted,
+    KvUnread,
     EventsDropped,
 ):
     CHANGES[_kind] = _nothing

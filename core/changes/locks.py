@@ -38,7 +38,7 @@ def _unlock(state: CacheState, node: Node | None, swa_from: int, *, full: bool, 
                 state.locked_full -= len(node.full)
                 offered = True
         if offered:
-            state.offer(node)
+            state.recency.offer(node)
         node = node.parent
 
 
@@ -53,6 +53,7 @@ def _acquired(state: CacheState, event: LockAcquired) -> None:
     lease = LeaseState(
         event.lease,
         node,
+        namespace=event.namespace,
         request_id=event.request_id,
         length=event.length,
         swa_from=event.swa_from,

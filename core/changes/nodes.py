@@ -12,7 +12,7 @@ from kvledger.core.events import (
     SwaRecovered,
     SwaTombstoned,
 )
-from kvledger.core.node import Node, parent_of
+from kvledger.core.node import Node, owned_part, parent_of
 from kvledger.core.page_table import TREE
 from kvledger.core.state import CacheState, change
 
@@ -41,10 +41,11 @@ def detach(state: CacheState, node: Node, parent: Node) -> None:
     elif len(children) == 1:
         state.recency.reconsider(parent)
     elif not children:
-        state.offer(parent)
+        state.recency.offer(parent)
 
 
 def _created_back(state: CacheState, event: NodeCreated, token: tuple[Node, int]) -> None:
+    state.shape += 1
     node, owner = token
     detach(state, node, parent_of(node))
     del state.nodes[node.id]
@@ -54,6 +55,7 @@ def _created_back(state: CacheState, event: NodeCreated, token: tuple[Node, int]
 
 @change(NodeCreated, _created_back)
 def _created(state: CacheState, event: NodeCreated) -> tuple[Node, int]:
+    state.shape += 1
     parent = state.root_or_new(event.namespace) if event.parent is None else state.nodes[event.parent]
     full, swa = event.full_pages, event.swa_pages
     node = Node(
@@ -71,11 +73,12 @@ def _created(state: CacheState, event: NodeCreated) -> tuple[Node, int]:
     owner = state.pages.adopt(full, 0 if swa is None else len(swa))
     state.nodes[node.id] = node
     attach(state, node, parent)
-    state.offer(node)
+    state.recency.offer(node)
     return node, owner
 
 
 def _split_back(state: CacheState, event: NodeSplit, token: tuple[bytes, Pages, Pages | None]) -> None:
+    state.shape += 1
     node, head = state.nodes[event.node], state.nodes[event.head]
     parent = parent_of(head)
     node.key, node.full, node.swa = token
@@ -85,11 +88,12 @@ def _split_back(state: CacheState, event: NodeSplit, token: tuple[bytes, Pages, 
     head.children = {}
     del state.nodes[head.id]
     _drop_from_queues(head)
-    state.recency.renew(node, len(state.nodes))
+    state.recency.renew(node)
 
 
 @change(NodeSplit, _split_back)
 def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | None]:
+    state.shape += 1
     node = state.nodes[event.node]
     parent = parent_of(node)
     key, full, swa = node.key, node.full, node.swa
@@ -100,8 +104,8 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
         node.namespace,
         key=event.head_tokens,
         start=node.start,
-        full=full[:pages],
-        swa=None if swa is None else swa[:pages],
+        full=owned_part(full, 0, pages),
+        swa=None if swa is None else owned_part(swa, 0, pages),
         stamp=node.stamp,
         full_origin=node.full_origin,
         swa_origin=node.swa_origin,
@@ -109,19 +113,20 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
     head.full_lock = node.full_lock
     head.swa_lock = node.swa_lock
     node.key = key[len(event.head_tokens) :]
-    node.full = full[pages:]
-    node.swa = None if swa is None else swa[pages:]
+    node.full = owned_part(full, pages, len(full))
+    node.swa = None if swa is None else owned_part(swa, pages, len(swa))
     node.start = event.at
     node.parent = head
     head.children[node.key[: state.page_bytes]] = node
     parent.children[head.key[: state.page_bytes]] = head
     state.nodes[head.id] = head
-    state.recency.renew(node, len(state.nodes))
-    state.offer(head)
+    state.recency.renew(node)
+    state.recency.offer(head)
     return key, full, swa
 
 
 def _deleted_back(state: CacheState, event: NodeDeleted, token: tuple[Node, Node, int, int]) -> None:
+    state.shape += 1
     node, parent, parent_stamp, owner = token
     reusable = event.cause in REUSABLE
     pages = state.pages
@@ -132,12 +137,13 @@ def _deleted_back(state: CacheState, event: NodeDeleted, token: tuple[Node, Node
     attach(state, node, parent)
     if event.parent_stamp is not None:
         parent.stamp = parent_stamp
-        state.offer(parent)
-    state.offer(node)
+        state.recency.offer(parent)
+    state.recency.offer(node)
 
 
 @change(NodeDeleted, _deleted_back)
 def _deleted(state: CacheState, event: NodeDeleted) -> tuple[Node, Node, int, int]:
+    state.shape += 1
     node = state.nodes.pop(event.node)
     parent = parent_of(node)
     before = parent.stamp
@@ -145,7 +151,7 @@ def _deleted(state: CacheState, event: NodeDeleted) -> tuple[Node, Node, int, in
         parent.stamp = event.parent_stamp
     detach(state, node, parent)
     if event.parent_stamp is not None:
-        state.offer(parent)
+        state.recency.offer(parent)
     _drop_from_queues(node)
     reusable = event.cause in REUSABLE
     pages = state.pages
@@ -156,16 +162,18 @@ def _deleted(state: CacheState, event: NodeDeleted) -> tuple[Node, Node, int, in
 
 
 def _tombstoned_back(state: CacheState, event: SwaTombstoned, token: Origin | None) -> None:
+    state.shape += 1
     node = state.nodes[event.node]
     node.swa = event.swa_pages
     node.swa_origin = token
     reusable = event.cause in REUSABLE
     state.pages.unfree_swa_pages(event.full_pages, event.swa_pages, from_tree=True, reusable=reusable)
-    state.offer(node)
+    state.recency.offer(node)
 
 
 @change(SwaTombstoned, _tombstoned_back)
 def _tombstoned(state: CacheState, event: SwaTombstoned) -> Origin | None:
+    state.shape += 1
     node = state.nodes[event.node]
     before = node.swa_origin
     node.swa = None
@@ -179,6 +187,7 @@ RecoveryToken = tuple[int, int, Origin | None]
 
 
 def _recovered_back(state: CacheState, event: SwaRecovered, token: RecoveryToken) -> None:
+    state.shape += 1
     node = state.nodes[event.node]
     owner, stamp, origin = token
     pages = state.pages
@@ -193,11 +202,12 @@ def _recovered_back(state: CacheState, event: SwaRecovered, token: RecoveryToken
     node.full_origin = origin
     node.swa_origin = None
     node.stamp = stamp
-    state.recency.renew(node, len(state.nodes))
+    state.recency.renew(node)
 
 
 @change(SwaRecovered, _recovered_back)
 def _recovered(state: CacheState, event: SwaRecovered) -> RecoveryToken:
+    state.shape += 1
     node = state.nodes[event.node]
     token_stamp, token_origin = node.stamp, node.full_origin
     pages = state.pages
@@ -212,7 +222,7 @@ def _recovered(state: CacheState, event: SwaRecovered) -> RecoveryToken:
     node.full_origin = event.full_origin
     node.swa_origin = event.swa_origin
     node.stamp = event.stamp
-    state.recency.renew(node, len(state.nodes))
+    state.recency.renew(node)
     return owner, token_stamp, token_origin
 
 
@@ -220,7 +230,7 @@ def _touched_back(state: CacheState, event: NodeTouched, token: tuple[int, ...])
     for id, stamp in zip(event.nodes, token, strict=True):
         node = state.nodes[id]
         node.stamp = stamp
-        state.offer(node)
+        state.recency.offer(node)
 
 
 @change(NodeTouched, _touched_back)
@@ -232,7 +242,7 @@ def _touched(state: CacheState, event: NodeTouched) -> tuple[int, ...]:
         before.append(node.stamp)
         node.stamp = stamp
         stamp += 1
-        state.offer(node)
+        state.recency.offer(node)
     return tuple(before)
 
 

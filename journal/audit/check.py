@@ -1,7 +1,7 @@
 """What every group of checks is to the runner: hooks by event type, and where they look and report."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,8 +45,16 @@ class Check:
     def resume(self) -> None:
         """The state was taken from a checkpoint: what was remembered of how it came about starts from it."""
 
+    def ended_by(self) -> Iterable[type]:
+        """Types of events after which a transaction has an end for this check: those it has hooks for."""
+        return self.before.keys() | self.after.keys()
+
     def end_transaction(self, transaction: StoredTransaction) -> None:
-        """The last event of `transaction` was read; deferred pages are still deferred."""
+        """The last event of `transaction` was read; deferred pages are still deferred.
+
+        Called where it holds an event that `ended_by` names, and for every transaction of which anything was
+        undone or does not fit.
+        """
 
     def end(self) -> None:
         """The journal is at its end."""

@@ -4,10 +4,12 @@ Every other invariant asks which page belongs to whom; this one asks what is in 
 a cache with the setting `fingerprints` journals. Of each Full page the first sum under the present locks of
 its node is kept, with its seq, and what comes later has to equal it; the next first lock begins anew. The
 same goes for the SWA beside it, from lock or recovery on, while the node stays live. Where the setting is on
-and a fingerprint is missing, that is a finding too: nothing would be known.
+and a fingerprint is missing, that is a finding too: nothing would be known. Where the cache says itself that
+the memory could not be read (`kv_unread`) it is none, but what those pages held is unverified.
 
 Sums are kept by page, so a split changes nothing. After a checkpoint the sums of locks that began before it
-are unknown and start with the next fingerprint; so is the setting, until a fingerprint tells that it is on.
+are unknown and start with the next fingerprint. The setting is then the one in the journal's own row; where
+that is not there it is unknown too, until a fingerprint tells that it is on.
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from kvledger.core.events import (
     FingerprintReason,
     KvFingerprinted,
+    KvUnread,
     LockAcquired,
     LockReleased,
     NodeDeleted,
@@ -68,12 +71,13 @@ class Content(Check):
         self._since: dict[NodeId, Seq] = {}
         self._awaited: dict[NodeId, tuple[FingerprintReason, Seq]] = {}
         self._leaving: dict[NodeId, Seq] = {}
-        self.before = {KvFingerprinted: self._unexpected}
+        self.before = {KvFingerprinted: self._unexpected, KvUnread: self._unexpected}
         if self._on is False:
             return
         self._full, self._swa = (_Kept.of(self.state.full_pages + 1) for _ in range(2))
         self.before = {
             KvFingerprinted: self._fingerprinted,
+            KvUnread: self._unread,
             LockReleased: self._before_released,
             NodeDeleted: self._before_deleted,
             SwaTombstoned: self._before_tombstoned,
@@ -147,6 +151,8 @@ class Content(Check):
             node = self.state.nodes.get(node_id)
             if self._on and node is not None:
                 self._no_evidence(node, f"a node was {reason} and nobody looked what it held", seq=seq)
+                if reason is FingerprintReason.LOCKED:
+                    self._full.seqs[node.full] = UNKNOWN
 
     def _no_evidence(self, node: Node, sentence: str, *, seq: Seq | None = None) -> None:
         self._locks.report("locked-content", node, node.full, f"evidence is missing: {sentence}", seq=seq)
@@ -157,14 +163,36 @@ class Content(Check):
 
     # What a fingerprint tells.
 
-    def _unexpected(self, event: KvFingerprinted, node: Node) -> None:
+    def _unexpected(self, event: KvFingerprinted | KvUnread, node: Node) -> None:
         self.findings.add(
             "well-formed", "KV was fingerprinted by a cache whose configuration says no", node=node.id
         )
 
     def _fingerprinted(self, event: KvFingerprinted, node: Node) -> None:
-        self._on = True
         self.counts["pages_fingerprinted"] += len(node.full)
+        self._place(event, node)
+        if event.reason is FingerprintReason.LOCKED:
+            self._since[node.id] = self.findings.seq or Seq(0)
+        else:
+            self._find_strange(node)
+        self._compare(self._full, event.full_sums, node, "Full")
+        if event.swa_sums is not None:
+            self._compare(self._swa, event.swa_sums, node, "SWA")
+
+    def _unread(self, event: KvUnread, node: Node) -> None:
+        self.counts["pages_content_unread"] += len(node.full)
+        self._place(event, node)
+        if event.reason is FingerprintReason.LOCKED:
+            self._no_evidence(node, "a node was locked although the memory could not be read")
+        else:
+            self._find_strange(node)
+        # Neither a finding that was told is to be told again, nor pages called strange that nobody looked at.
+        seqs = self._full.seqs
+        seqs[node.full[seqs[node.full] == NO_SUM]] = UNKNOWN
+
+    def _place(self, event: KvFingerprinted | KvUnread, node: Node) -> None:
+        """Hold a fingerprint, or what stands for one, to what calls for it here."""
+        self._on = True
         if not np.array_equal(event.full_pages, node.full):
             self.findings.add(
                 "well-formed",
@@ -178,13 +206,6 @@ class Content(Check):
             self._leaving[node.id] = self.findings.seq or Seq(0)
         elif self._awaited.pop(node.id, (None, 0))[0] is not event.reason:
             self._misplaced(node.id, event.reason)
-        if event.reason is FingerprintReason.LOCKED:
-            self._since[node.id] = self.findings.seq or Seq(0)
-        else:
-            self._find_strange(node)
-        self._compare(self._full, event.full_sums, node, "Full")
-        if event.swa_sums is not None:
-            self._compare(self._swa, event.swa_sums, node, "SWA")
 
     def _find_strange(self, node: Node) -> None:
         """Report pages that came to the node under its lock: what was locked is somewhere else now."""

@@ -8,6 +8,7 @@ accept is undone just before the insert is summed up, and continues the same row
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from kvledger.core.ids import Seq
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.places import CALLER
 from kvledger.journal.records import StoredTransaction
+from kvledger.journal.same_pages import joined, same_in_pieces
 from kvledger.journal.state import Node, Request
 
 REFUSALS = frozenset({RollbackCause.REFUSED, RollbackCause.SKIPPED})
@@ -58,6 +60,10 @@ class _Taken:
             self.grown_from = event.start
         self.starts.append((event.start, self.pages))
         self.take(event.full_pages, event.swa_pages)
+
+
+_NOTHING = _Taken()
+"""What was undone of an insert of which nothing was refused. Never added to."""
 
 
 class Inserts(Check):
@@ -97,7 +103,7 @@ class Inserts(Check):
             return
         self._refusal = event
         self._refusal_seq = self.findings.seq or Seq(0)
-        if event.request_id is None or event.request_id not in self.state.requests:
+        if event.request_id is not None and event.request_id not in self.state.requests:
             self.findings.add(
                 "insert-match",
                 f"a commit of {event.request_id!r} was refused in part, but no such request is open",
@@ -118,20 +124,16 @@ class Inserts(Check):
     def _inserted(self, event: PrefixInserted, subject: None) -> None:
         taken, owners = self._taken, self._owners
         self._taken, self._owners = _Taken(), set()
-        undone = _Taken()
-        if event.refused > 0:
-            undone = self._refused(event)
+        undone = self._refused(event) if event.refused > 0 else _NOTHING
         self._anomaly_told()
-        told = [
-            *self._lengths(event),
-            *self._amounts(event, taken, undone),
-            *self._window(event, taken, undone),
-        ]
+        told = chain(
+            self._lengths(event), self._amounts(event, taken, undone), self._window(event, taken, undone)
+        )
         for sentence in told:
             self.findings.add("credit", sentence, request=event.request_id)
         if event.request_id is None:
-            if owners - {CALLER} or event.refused:
-                self._wrong(event, "a raw insert takes the caller's pages, and nothing of it is refused")
+            if owners - {CALLER} or not self._all_callers(undone):
+                self._wrong(event, "a raw insert takes the caller's pages, and what is refused stays theirs")
         else:
             self._of_request(event, taken, undone, owners)
 
@@ -164,10 +166,17 @@ class Inserts(Check):
             )
         return undone
 
+    def _all_callers(self, undone: _Taken) -> bool:
+        """Whether the pages of a part that was undone are the raw caller's, as they were before."""
+        pages = joined(undone.parts)
+        if not ((pages > 0) & (pages <= self.state.full_pages)).all():
+            return False
+        return bool((self.state.full_at[pages] == CALLER).all())
+
     def _lengths(self, event: PrefixInserted) -> Iterable[str]:
         page, offered = self.state.page_size, event.length + event.refused
         lengths = (event.length, event.refused, event.prefix_len, event.protected_len, event.swa_evicted_len)
-        if min(lengths) < 0 or any(length % page for length in lengths):
+        if min(lengths) < 0 or any([length % page for length in lengths]):
             yield f"the lengths of an insert are {lengths}: each is a multiple of the page size, 0 or more"
         if not event.protected_len <= event.length or event.swa_evicted_len > offered:
             yield (
@@ -189,7 +198,7 @@ class Inserts(Check):
         reached = event.length + event.refused if first is None else first
         if event.prefix_len != reached:
             yield f"an insert found Full up to {event.prefix_len}, but new nodes begin at {reached}"
-        if any(start != event.protected_len + offset * page for start, offset in taken.starts):
+        if any([start != event.protected_len + offset * page for start, offset in taken.starts]):
             yield "the pages an insert took do not stand at the positions of the nodes they went to"
 
     def _window(self, event: PrefixInserted, taken: _Taken, undone: _Taken) -> Iterable[str]:
@@ -224,9 +233,9 @@ class Inserts(Check):
             self._wrong(event, f"an insert of request {request.id!r} took pages it does not hold")
         first = max(0, event.protected_len) // self.state.page_size
         parts = taken.parts + undone.parts
-        found = np.concatenate(parts) if parts else request.row[:0]
-        row = request.row[first : first + len(found)]
-        if not np.array_equal(found, row):
+        row = request.row[first : first + taken.pages + undone.pages]
+        if not same_in_pieces(parts, [row]):
+            found = joined(parts)
             moved = found[: len(row)][found[: len(row)] != row] if len(row) else found
             self.findings.add(
                 "credit",
@@ -241,7 +250,8 @@ class Inserts(Check):
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """What was taken and never summed up is the business of `Credit`."""
         self._anomaly_told()
-        self._taken, self._owners = _Taken(), set()
+        if self._taken.parts:
+            self._taken, self._owners = _Taken(), set()
 
 
 def _gather(taken: _Taken, events: Iterable[Event]) -> None:

@@ -20,7 +20,8 @@ class LeaseBalance(Check):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._of_request: dict[RequestId, set[LeaseId]] = {}
-        self._touched: set[RequestId] = set()
+        # In the order of the events, so that findings are told in the same one every time.
+        self._touched: dict[RequestId, None] = {}
         self.before = {
             LockReleased: self._before_released,
             SwaLockReleased: self._check_receipt,
@@ -48,7 +49,7 @@ class LeaseBalance(Check):
             )
         if event.request_id is not None:
             self._of_request.setdefault(event.request_id, set()).add(event.lease)
-            self._touched.add(event.request_id)
+            self._touched[event.request_id] = None
 
     def _before_released(self, event: LockReleased, lease: Lease) -> None:
         self._check_receipt(event, lease)
@@ -61,7 +62,7 @@ class LeaseBalance(Check):
             )
         if lease.request_id is None:
             return
-        self._touched.add(lease.request_id)
+        self._touched[lease.request_id] = None
         leases = self._of_request[lease.request_id]
         leases.discard(lease.id)
         if not leases:
@@ -88,7 +89,7 @@ class LeaseBalance(Check):
             )
 
     def _after_request(self, event: RequestOpened | RequestRowChanged, subject: object) -> None:
-        self._touched.add(event.request_id)
+        self._touched[event.request_id] = None
         lease = None if event.lease is None else self.state.leases[event.lease]
         if lease is not None and lease.request_id != event.request_id:
             self.findings.add(

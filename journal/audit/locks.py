@@ -26,6 +26,7 @@ from kvledger.core.ids import LeaseId, NodeId, Seq
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.audit.verdict import LockCut
 from kvledger.journal.records import StoredTransaction
+from kvledger.journal.same_pages import joined, same_in_pieces
 from kvledger.journal.state import Lease, Node
 
 LOCKS_CUT_NAMED = 100
@@ -161,7 +162,8 @@ class Locks(Check):
     def _changed(
         self, invariant: str, pool: str, lease: Lease, locked: list[Pages], found: list[Pages]
     ) -> None:
-        then, now = _by_position(locked), _by_position(found)
+        # Both were gathered from the deepest node up.
+        then, now = joined(locked[::-1]), joined(found[::-1])
         shorter = min(len(then), len(now))
         lost = then[len(then) - shorter :] != now[len(now) - shorter :]
         pages = then[len(then) - shorter :][lost] if shorter == len(then) else then
@@ -292,9 +294,4 @@ def _who(lease: Lease) -> str:
 def _same(locked: list[Pages], found: list[Pages]) -> bool:
     if len(locked) == len(found) and all(map(operator.is_, locked, found)):
         return True
-    return np.array_equal(_by_position(locked), _by_position(found))
-
-
-def _by_position(pages: list[Pages]) -> Pages:
-    """Arrays gathered from the deepest node up, as one array in token order."""
-    return np.concatenate(pages[::-1]) if pages else np.empty(0, np.int64)
+    return same_in_pieces(locked[::-1], found[::-1])

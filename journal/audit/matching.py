@@ -21,7 +21,7 @@ class Matching(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._pending: dict[RequestId, tuple[Seq, PrefixInserted]] = {}
+        self._pending: dict[RequestId | None, tuple[Seq, PrefixInserted]] = {}
         self._filled: list[tuple[NodeId, str]] = []
         self.after = {
             PrefixMatched: self._after_matched,
@@ -46,8 +46,6 @@ class Matching(Check):
             )
         if node is not None:
             self._same_namespace(node.namespace, event.namespace, "matched", event.request_id, node.id)
-        if event.request_id is None:
-            return
         insert = self._pending.pop(event.request_id, None)
         if insert is not None and insert[1].length != event.length:
             self.findings.add(
@@ -105,7 +103,8 @@ class Matching(Check):
             self._same_namespace(namespace, event.namespace, "filled", event.request_id, node_id)
         self._filled.clear()
         request_id = event.request_id
-        if request_id is not None and self.findings.seq is not None:
+        # A raw insert is matched again where its caller moves a lease, which alone lets a part be refused.
+        if (request_id is not None or event.refused) and self.findings.seq is not None:
             self._pending[request_id] = (self.findings.seq, event)
 
     def _after_closed(self, event: RequestClosed, request: Request) -> None:
@@ -115,10 +114,12 @@ class Matching(Check):
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """A running request's insert is matched again; where a commit is refused as a whole there is none."""
         for request_id, (seq, _) in self._pending.items():
-            if request_id in self.state.requests:
+            if request_id is None or request_id in self.state.requests:
+                raw = request_id is None
+                who = "a raw insert refused in part" if raw else "the commit of an unfinished request"
                 self.findings.add(
                     "insert-match",
-                    "the commit of an unfinished request was not matched again in its transaction",
+                    f"{who} was not matched again in its transaction",
                     request=request_id,
                     seq=seq,
                 )

@@ -25,6 +25,7 @@ from kvledger.journal.audit.locks import Locks
 from kvledger.journal.audit.rollbacks import Rollbacks
 from kvledger.journal.effects import real_pages
 from kvledger.journal.places import CALLER, DEFERRED, FREE, OUTSIDE
+from kvledger.journal.same_pages import all_free, all_read, same
 from kvledger.journal.state import Node, Request
 
 FIRST_TICKETS = 1024
@@ -63,12 +64,12 @@ class PageMoves(Check):
                 "well-formed", "pages of the caller continue a row, and the caller has none", pages=full
             )
         self._rollbacks.allocated(full)
-        at = self.state.full_at.take(full, mode="clip")
-        if np.count_nonzero(at):
-            self._misplaced(full[at != FREE], "was handed out although it is not free")
-        at = self.state.swa_at.take(swa, mode="clip")
-        if np.count_nonzero(at):
-            self._misplaced_swa(swa[at != FREE], "was handed out although it is not free")
+        at = self.state.full_at
+        if not all_free(at, full):
+            self._misplaced(full[at[full] != FREE], "was handed out although it is not free")
+        at = self.state.swa_at
+        if not all_free(at, swa):
+            self._misplaced_swa(swa[at[swa] != FREE], "was handed out although it is not free")
         self._once(full, "Full")
         self._once(swa, "SWA")
 
@@ -76,25 +77,25 @@ class PageMoves(Check):
         full = event.full_pages
         self.counts["pages_moved"] += len(full)
         owner = CALLER if request is None else request.code
-        at = self.state.full_at.take(full, mode="clip")
-        if np.count_nonzero(at != owner):
+        at = self.state.full_at
+        if not all_read(at, full, owner):
             stays = event.pool is Pool.SWA
             what = "lost its SWA peer" if stays else "was freed"
-            self._misplaced(
-                full[at != owner], f"{what} although {_name(request)} does not hold it", full_stays=stays
-            )
+            strange = full[at[full] != owner]
+            self._misplaced(strange, f"{what} although {_name(request)} does not hold it", full_stays=stays)
         self._once(full, "Full")
         self._peers(full, event.swa_pages, "freed")
         self._sides(event)
 
     def _sides(self, event: PagesFreed) -> None:
         """The pool of a free is the sides that its pages had."""
-        full, has_peer = event.full_pages, event.swa_pages != 0
-        if event.pool is Pool.FULL and has_peer.any():
-            sentence, wrong = "pages freed on the Full side alone have an SWA peer", full[has_peer]
-        elif event.pool is Pool.SWA and not has_peer.all():
-            sentence, wrong = "pages freed on the SWA side alone have no SWA peer", full[~has_peer]
-        elif event.pool is Pool.BOTH and not has_peer.any():
+        full, swa, pool = event.full_pages, event.swa_pages, event.pool
+        peers = np.count_nonzero(swa)
+        if pool is Pool.FULL and peers:
+            sentence, wrong = "pages freed on the Full side alone have an SWA peer", full[swa != 0]
+        elif pool is Pool.SWA and peers != len(swa):
+            sentence, wrong = "pages freed on the SWA side alone have no SWA peer", full[swa == 0]
+        elif pool is Pool.BOTH and not peers:
             sentence, wrong = "pages freed on both sides have no SWA peer", full
         else:
             return
@@ -163,9 +164,9 @@ class PageMoves(Check):
     # Where pages must come from.
 
     def _held_by_one(self, pages: Pages, node: NodeId, what: str) -> None:
-        at = self.state.full_at.take(pages, mode="clip")
-        owner = at[0]
-        if owner > CALLER or np.count_nonzero(at != owner):
+        owner = self.state.full_at.item(pages.item(0))
+        if owner > CALLER or not all_read(self.state.full_at, pages, owner):
+            at = self.state.full_at[pages]
             wrong = at > CALLER
             if wrong.any():
                 self._misplaced(pages[wrong], f"{what} although nobody holds it")
@@ -178,7 +179,7 @@ class PageMoves(Check):
                 )
 
     def _own(self, node: Node, pages: Pages) -> None:
-        if np.count_nonzero(node.full != pages):
+        if not same(node.full, pages):
             wrong = pages[node.full != pages]
             self.findings.add(
                 "conservation",
@@ -189,7 +190,7 @@ class PageMoves(Check):
             self._report_locked(wrong, f"was taken by an event about node {node.id}", but=node)
 
     def _own_swa(self, node: Node, pages: Pages) -> None:
-        if node.swa is not None and np.count_nonzero(node.swa != pages):
+        if node.swa is not None and not same(node.swa, pages):
             self.findings.add(
                 "mapping",
                 f"the event names SWA pages that do not stand beside node {node.id}",
@@ -246,9 +247,8 @@ class PageMoves(Check):
     # What must stand beside them.
 
     def _peers(self, full: Pages, swa: Pages, what: str, *, node: NodeId | None = None) -> None:
-        mapped = self.state.mapping.take(full, mode="clip")
-        if np.count_nonzero(mapped != swa):
-            wrong = mapped != swa
+        if not same(self.state.mapping[full], swa):
+            wrong = self.state.mapping[full] != swa
             self.findings.add(
                 "mapping",
                 f"pages {what} stand beside other SWA pages than the event says",
@@ -259,13 +259,12 @@ class PageMoves(Check):
             self._report_locked_swa(named, f"was {what} with a Full page it does not stand beside")
 
     def _unmapped(self, full: Pages, node: NodeId, what: str) -> None:
-        mapped = self.state.mapping.take(full, mode="clip")
-        if np.count_nonzero(mapped):
+        if not all_free(self.state.mapping, full):
             self.findings.add(
                 "mapping",
                 f"a page {what} although it maps to an SWA page",
                 node=node,
-                pages=full[mapped != 0],
+                pages=full[self.state.mapping[full] != 0],
             )
 
     def _all_real(self, swa: Pages, full: Pages, node: NodeId) -> None:
@@ -281,9 +280,10 @@ class PageMoves(Check):
         if count > len(self._positions):
             self._positions = np.arange(2 * count)
         positions = self._positions[:count]
-        self._ticket[pages] = positions
-        later = self._ticket.take(pages, mode="clip") != positions
-        if np.count_nonzero(later):
+        ticket = self._ticket
+        ticket[pages] = positions
+        if not same(ticket[pages], positions):
+            later = ticket[pages] != positions
             self.findings.add("conservation", f"one event names a {pool} page twice", pages=pages[later])
 
 

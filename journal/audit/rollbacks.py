@@ -17,8 +17,8 @@ from kvledger.core.events import (
 )
 from kvledger.core.ids import LeaseId, NodeId, RequestId, Seq
 from kvledger.journal.audit.check import Check, Context
+from kvledger.journal.fits import ReplayError
 from kvledger.journal.records import StoredTransaction
-from kvledger.journal.structure import ReplayError
 
 BIRTHS_KEPT = 65_536
 """Ids born in undone stretches that are remembered, newest first, so that memory stays bounded."""
@@ -97,6 +97,10 @@ class Rollbacks(Check):
         self._births[birth] = seq
         if len(self._births) > BIRTHS_KEPT:
             del self._births[next(iter(self._births))]
+
+    def ended_by(self) -> Iterable[type]:
+        """What is undone ends for every check; a rollback is to be seen although nothing was."""
+        return (RolledBack,)
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """The stretches of `transaction` nest, and cover exactly what is marked undone."""

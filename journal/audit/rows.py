@@ -22,6 +22,7 @@ from kvledger.core.ids import RequestId
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.places import FIRST_REQUEST_CODE
 from kvledger.journal.records import StoredTransaction
+from kvledger.journal.same_pages import all_read, joined, same, same_in_pieces
 from kvledger.journal.state import Request
 
 
@@ -30,7 +31,8 @@ class RowSafety(Check):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._touched: set[RequestId] = set()
+        # In the order of the events, so that findings are told in the same one every time.
+        self._touched: dict[RequestId, None] = {}
         self._held: dict[int, int] = {}
         self.before = {
             PagesAllocated: self._before_allocated,
@@ -55,12 +57,12 @@ class RowSafety(Check):
         if request is not None:
             self._held[request.code] = self._held.get(request.code, 0) + len(event.full_pages)
             if event.row_start != request.row_pages:
-                self._touched.add(request.id)
+                self._touched[request.id] = None
 
     def _before_freed(self, event: PagesFreed, request: Request | None) -> None:
         if request is not None and event.pool is not Pool.SWA:
             self._held[request.code] = self._held.get(request.code, 0) - len(event.full_pages)
-            self._touched.add(request.id)
+            self._touched[request.id] = None
         elif request is not None:
             self._in_order(event, request)
 
@@ -68,10 +70,9 @@ class RowSafety(Check):
         """A request gives SWA back from the front of what is its own, and leaves none behind."""
         lease = None if request.lease is None else self.state.leases.get(request.lease)
         own = request.row[0 if lease is None else lease.length // self.state.page_size :]
-        count = len(event.full_pages)
-        first = int(np.argmax(self.state.mapping.take(own, mode="clip") != 0)) if len(own) else 0
-        expected = own[first : first + count]
-        if not np.array_equal(expected, event.full_pages):
+        mapped = self.state.mapping.take(own, mode="clip") != 0
+        first = int(mapped.argmax()) if len(own) else 0
+        if not same(own[first : first + len(event.full_pages)], event.full_pages):
             self.findings.add(
                 "well-formed",
                 "SWA is given back out of the order of the row",
@@ -107,11 +108,11 @@ class RowSafety(Check):
 
     def _after_changed(self, event: RequestRowChanged, request: Request) -> None:
         self._compare(request)
-        self._touched.discard(request.id)
+        self._touched.pop(request.id, None)
 
     def _after_released(self, event: LockReleased, lease: object) -> None:
         if event.request_id is not None:
-            self._touched.add(event.request_id)
+            self._touched[event.request_id] = None
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """Compare the row of every request that was touched. Cost O(pages of those rows)."""
@@ -136,15 +137,15 @@ class RowSafety(Check):
         shared = 0 if lease is None else lease.length // state.page_size
         own = row[shared:]
         held = self._held.get(request.code, 0)
-        strange = own[state.full_at.take(own, mode="clip") != request.code]
-        if len(strange):
+        if not all_read(state.full_at, own, request.code):
+            strange = own[state.full_at[own] != request.code]
             self.findings.add(
                 "row-safety",
                 f"the row names pages past its locked {shared} that the request does not hold",
                 request=request.id,
                 pages=strange,
             )
-        elif self._held.get(request.code, 0) != len(own) or (lease is None and len(row)):
+        elif held != len(own) or (lease is None and len(row)):
             self.findings.add(
                 "row-safety",
                 f"the request holds {held} pages, but its row names {len(own)} of its own",
@@ -154,8 +155,9 @@ class RowSafety(Check):
         if lease is None or shared == 0:
             return
         path = state.path(lease.node)
-        locked = np.concatenate([node.full for node in path]) if path else own[:0]
-        if not np.array_equal(locked, row[:shared]):
+        pieces = [node.full for node in path]
+        if not same_in_pieces(pieces, [row[:shared]]):
+            locked = joined(pieces)
             node = None if lease.node is None else lease.node.id
             if len(locked) != shared or len(row) < shared:
                 sentence = (

@@ -14,20 +14,23 @@ rows that only a newer version reads.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import CacheOpened, Event, LockReleased, RolledBack, SwaLockReleased
 from kvledger.core.ids import Seq, TxnId
-from kvledger.journal.audit.check import Check, Context, Hook
+from kvledger.journal.audit.check import Context
 from kvledger.journal.audit.checks import all_checks
 from kvledger.journal.audit.content import SETTING
 from kvledger.journal.audit.findings import ChainFinding, Findings
 from kvledger.journal.audit.invariants import INVARIANTS
 from kvledger.journal.audit.locks import Locks
 from kvledger.journal.audit.opening import check_opening
+from kvledger.journal.audit.plan import Ends, plans_for
 from kvledger.journal.audit.rollbacks import Rollbacks
 from kvledger.journal.audit.verdict import (
     CONTENT_UNKNOWN,
+    CONTENT_UNREAD,
     Counts,
     Gap,
     InvariantReport,
@@ -35,12 +38,12 @@ from kvledger.journal.audit.verdict import (
     Status,
     Verdict,
 )
-from kvledger.journal.effects import EFFECTS, end_transaction
+from kvledger.journal.effects import end_transaction
+from kvledger.journal.fits import ReplayError
 from kvledger.journal.records import JournalSource, StoredCheckpoint, StoredTransaction, UnreadableRow
 from kvledger.journal.replay import gap_in, open_state, refusal, restore
 from kvledger.journal.snapshot import encode_state
 from kvledger.journal.state import State
-from kvledger.journal.structure import STRUCTURE, ReplayError
 
 PROGRESS_EVENTS = 4096
 """Events between two calls of `progress`: often enough for a bar, seldom enough to cost nothing."""
@@ -95,18 +98,6 @@ def _read_all(
                 progress(told)
 
 
-class _Plan:
-    """All that is done for one type of event."""
-
-    __slots__ = ("after", "before", "effect", "structure")
-
-    def __init__(self, kind: type, checks: list[Check]) -> None:
-        self.structure = STRUCTURE[kind]
-        self.effect = EFFECTS[kind]
-        self.before: tuple[Hook, ...] = tuple(c.before[kind] for c in checks if kind in c.before)
-        self.after: tuple[Hook, ...] = tuple(c.after[kind] for c in checks if kind in c.after)
-
-
 class _Auditor:
     def __init__(self, source: JournalSource | None) -> None:
         self.events = 0
@@ -139,6 +130,9 @@ class _Auditor:
         if start is None:
             what = "it is empty" if first is None else f"it begins with transaction {first.number}"
             raise ReplayError(f"there is nothing to audit: {what}, and there is no checkpoint")
+        config = source.recorded_config()
+        if config is not None:
+            self._fingerprints = config.get(SETTING) is True
         self._go_on(start)
         self._started = start.seq
         self._gaps.append(Gap(first_seq=1, last_seq=start.seq, reason="not here", resumed_seq=start.seq))
@@ -203,30 +197,37 @@ class _Auditor:
         findings.seq = transaction.first_seq
         self._check_numbers(transaction)
         state = self._state
+        ended = 0
         if state is not None:
             self._context.reading = transaction
+            ended = self._ends.all if transaction.rolled_back else 0
         for ordinal, stored in enumerate(transaction.events):
-            findings.seq = stored.seq
-            if stored.seq != self._seq + 1:
-                findings.add("sequence", f"seq {stored.seq} follows seq {self._seq}")
-            self._seq = stored.seq
+            findings.seq = seq = stored.seq
+            if seq != self._seq + 1:
+                findings.add("sequence", f"seq {seq} follows seq {self._seq}")
+            self._seq = seq
             event = stored.event
             if state is None:
                 state = self._open(event)
+                ended = self._ends.all
                 continue
             if stored.undone:
+                ended = self._ends.all
                 self._undone += 1
-                self._rollbacks.saw_undone(event, seq=stored.seq)
+                self._rollbacks.saw_undone(event, seq=seq)
                 if isinstance(event, RolledBack):
                     self._rollbacks.saw_rollback(event, ordinal=ordinal)
                 continue
             plan = self._plans.get(type(event))
             if plan is None:
+                ended = self._ends.all
                 self._cannot_fold(event)
                 continue
+            ended |= plan.ends
             try:
                 subject = plan.structure(state, event)
             except ReplayError as error:
+                ended = self._ends.all
                 self._does_not_fit(event, error)
                 continue
             for hook in plan.before:
@@ -238,7 +239,7 @@ class _Auditor:
                 self._rollbacks.saw_rollback(event, ordinal=ordinal)
         self.events += len(transaction.events)
         if state is not None:
-            for end in self._ends:
+            for end in self._ends[ended]:
                 end(transaction)
             end_transaction(state)
             if transaction.number in self._places:
@@ -296,12 +297,8 @@ class _Auditor:
         self._rollbacks = Rollbacks(context)
         self._locks = Locks(context)
         self._checks = all_checks(context, locks=self._locks, rollbacks=self._rollbacks)
-        self._ends = [
-            check.end_transaction
-            for check in self._checks
-            if type(check).end_transaction is not Check.end_transaction
-        ]
-        self._plans = {kind: _Plan(kind, self._checks) for kind in STRUCTURE}
+        self._ends = Ends(self._checks)
+        self._plans = plans_for(self._checks, self._ends)
 
     def _cannot_fold(self, event: Event) -> None:
         self._findings.add("well-formed", refusal(event).problem)
@@ -349,15 +346,20 @@ class _Auditor:
             **self._totals,
         )
         return Verdict(
-            verdict="fail" if findings.totals.total() else "unverified" if self._gaps else "pass",
+            verdict=self._outcome(),
             counts=counts,
             invariants=reports,
             findings=findings.kept([invariant.id for invariant in INVARIANTS]),
             locks_cut=tuple(self._cut),
             gaps=tuple(self._gaps),
             checkpoint_seq=self._started,
-            notes=() if not counts.pages_content_unknown else (CONTENT_UNKNOWN,),
+            notes=tuple(_notes(counts)),
         )
+
+    def _outcome(self) -> Literal["pass", "fail", "unverified"]:
+        if self._findings.totals.total():
+            return "fail"
+        return "unverified" if self._gaps or self._totals["pages_content_unread"] else "pass"
 
     def _note_unread(self, error: JournalError) -> None:
         findings = self._findings
@@ -376,6 +378,17 @@ class _Auditor:
             return "verified" if chain_checked else "not_checked"
         if invariant == "checkpoint" and not self._totals["checkpoints"]:
             return "not_checked"
-        if invariant == "locked-content" and not self._totals["pages_fingerprinted"]:
-            return "not_checked"
+        if invariant == "locked-content":
+            if self._totals["pages_content_unread"]:
+                return "unverified"
+            if not self._totals["pages_fingerprinted"]:
+                return "not_checked"
         return "unverified" if self._gaps else "verified"
+
+
+def _notes(counts: Counts) -> Iterator[str]:
+    """What else has to be known of the evidence for what pages held."""
+    if counts.pages_content_unknown:
+        yield CONTENT_UNKNOWN
+    if counts.pages_content_unread:
+        yield CONTENT_UNREAD

@@ -5,7 +5,7 @@ its word and later ones are compared with it.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kvledger.core.events import (
@@ -62,6 +62,10 @@ class Statistics(Check):
         else:
             self._sums = Counter(told)
             self._known = True
+
+    def ended_by(self) -> Iterable[type]:
+        """Whatever a checkpoint counts."""
+        return _COUNTED.keys()
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """Checkpoints stand in transactions of their own, so that a transaction is counted as a whole."""

@@ -16,6 +16,10 @@ CONTENT_UNKNOWN = (
     "what pages held when they were locked is unknown for locks from before the checkpoint: they are "
     "followed from their next fingerprint on"
 )
+CONTENT_UNREAD = (
+    "the cache could not read the KV of some locked pages when it had to, and says so: what they held is "
+    "unverified"
+)
 TAIL_KNOWN = "the anchor stands in this journal: nothing up to it was cut off"
 
 
@@ -56,7 +60,7 @@ class Counts(BaseModel):
 
     `pages_compared` are Full pages whose fingerprint was held against an earlier one, `pages_content_unknown`
     those for which the earlier one is not there, because their lock began before a checkpoint that the audit
-    went on from.
+    went on from, or it is missing. `pages_content_unread` are those that the cache says it could not read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,6 +91,7 @@ class Counts(BaseModel):
     pages_fingerprinted: int = 0
     pages_compared: int = 0
     pages_content_unknown: int = 0
+    pages_content_unread: int = 0
     full_states: int = 0
     full_states_reproduced: int = 0
 
@@ -122,7 +127,7 @@ class Gap(BaseModel):
 
 class Verdict(BaseModel):
     """The outcome of one audit: "fail" where any invariant has a finding, "unverified" where none has but
-    part of the journal could not be read.
+    part of the journal could not be read, or the cache itself could not read KV that it had to fingerprint.
 
     `checkpoint_seq` is the checkpoint from which the audit started because what lies before it is not there.
     `tail` says whether the end is known to be there, `notes` what else has to be known of the evidence.

@@ -8,6 +8,7 @@ them. Where the database still holds the rows that follow, reading goes on there
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kvledger.core.errors import InvalidArgument, JournalFormatError, UnknownJournal
 from kvledger.core.ids import Seq, TxnId
@@ -216,6 +217,10 @@ class ExportedJournal:
         if self._rest is not None:
             end = self.exported_head.number
             yield from (place for place in self._rest.checkpoint_places() if place[0] > end)
+
+    def recorded_config(self) -> dict[str, Any] | None:
+        """The cache's configuration as the files have it from the journal's row."""
+        return self.info.recorded_config()
 
     @property
     def indexed(self) -> bool:

@@ -11,6 +11,7 @@ from kvledger.core.events import (
     CacheReset,
     CallIgnored,
     EventsDropped,
+    KvUnread,
     LockReleased,
     RollbackCause,
     RolledBack,
@@ -109,8 +110,8 @@ def anomalies(
     """What somebody should look at, in order: each event with a sentence.
 
     Rollbacks of what a commit refused and of what an error ended, calls that a reset made meaningless, locks
-    that a reset cut, and events that were not stored; not the rollbacks of `HEALTHY_ROLLBACKS`. Cost:
-    O(rollbacks, ignored calls and locks cut by resets between the cursors), up to the limit.
+    that a reset cut, events that were not stored, and locked KV that could not be read; not the rollbacks of
+    `HEALTHY_ROLLBACKS`. Cost: O(such events and locks cut by resets between the cursors), up to the limit.
     """
     check_question(EventFilter(), limit)
     low, high = span_of(first_seq, last_seq, after=after_seq, before=before_seq)
@@ -120,7 +121,7 @@ def anomalies(
 def _anomalies(
     source: LookUpSource, low: int, high: int, *, newest_first: bool
 ) -> Iterator[tuple[FoundEvent, str]]:
-    kinds = (RolledBack.kind, CallIgnored.kind, EventsDropped.kind)
+    kinds = (RolledBack.kind, CallIgnored.kind, EventsDropped.kind, KvUnread.kind)
     found: Iterator[FoundEvent]
     if source.indexed:
         found = heapq.merge(
@@ -182,6 +183,8 @@ def _anomaly(found: FoundEvent) -> str | None:
         return f"{event.call} came after a reset and changed nothing"
     if isinstance(event, EventsDropped):
         return f"events {event.first_seq} to {event.last_seq} were not stored"
+    if isinstance(event, KvUnread) and not found.undone:
+        return f"the KV of {len(event.full_pages)} locked pages could not be read: {event.error}"
     if isinstance(event, LockReleased) and event.by_reset and not found.undone:
         return f"lease {event.lease} was cut by a reset"
     return None

@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import expect
 
 from kvledger.journal import Journal
+from kvledger.journal.audit import audit
 from tests.browser.conftest import Open, served
 from tests.browser.recorded import RECOVERED_SEQ, Recovery, record_replaced_full
 
@@ -49,3 +50,21 @@ def test_findings_of_a_failed_audit_lead_to_their_seq_and_node(open_page: Open, 
         finding.get_by_role("button", name="node 1").click()
         page.has_text("#side-title", "Node 1")
         page.picture("audit-failed")
+
+
+def test_notes_on_the_evidence_are_told_with_the_verdict(
+    open_page: Open, service: str, recorded: tuple[str, Recovery, int]
+) -> None:
+    url, story, _ = recorded
+    with Journal.open(url) as store:
+        verdict = audit(store.reader(story.journal))
+    noted = verdict.model_copy(update={"notes": ("one thing", "and another <b>")})
+    page = open_page(service).open(journal=story.journal)
+    told = page.page.evaluate(
+        """async (verdict) => {
+          const { tellVerdict } = await import("/static/js/verdict.js");
+          return tellVerdict(verdict).filter((part) => part.matches(".note")).map((part) => part.textContent);
+        }""",
+        noted.model_dump(mode="json"),
+    )
+    assert told == ["Note: one thing.", "Note: and another <b>."]

@@ -96,12 +96,26 @@ def test_a_seq_can_be_typed_and_nonsense_is_told_calmly(
     expect(page.page.locator("#notices")).to_be_empty()
 
 
+def test_a_seq_that_is_gone_to_wins_over_a_step_that_is_still_looked_up(
+    open_page: Open, service: str, story: Recovery
+) -> None:
+    page = open_page(service).open(journal=story.journal, seq=story.before)
+    page.has_text("#moment-text", f"of {story.last}")
+    page.page.route("**/transactions/*", lambda route: None)
+    with page.page.expect_request("**/transactions/*"):
+        page.press(".")
+    with page.page.expect_event("requestfailed", lambda request: "/transactions/" in request.url):
+        page.press("s")
+        page.page.keyboard.type("1")
+        page.press("Enter")
+    page.at(1)
+
+
 def test_a_node_that_is_not_there_yet_is_said_to_be_so(
     open_page: Open, service: str, story: Recovery
 ) -> None:
     page = open_page(service)
-    page.expected = [r"nodes/\d+\?at=1\b.*404", r"404 \(Not Found\)"]
     page.open(journal=story.journal, seq=1, node=story.node)
-    page.has_text("#side-missing", f"node {story.node} is not in the tree at this seq")
+    page.has_text("#side-missing", f"Node {story.node} is not in the tree at this seq")
     page.page.locator("#side").get_by_role("button", name=re.compile("^seq")).first.click()
     page.has_text("#node-full-pages", story.full_pages.split("–")[0])  # noqa: RUF001

@@ -21,7 +21,7 @@ def tampered(folder: Path, tamper: Tamper, *, anchor: ChainHead | None = None) -
     with Journal.open(path) as journal:
         with journal.record(name="rank0") as recorder:
             for transaction in short_story():
-                recorder.begin()
+                recorder.begin_transaction()
                 recorder.append(transaction)
         assert list(journal.verify(anchor=journal.reader().head())) == []
         other = sqlite3.connect(path)

@@ -99,6 +99,7 @@ def test_a_state_that_is_not_what_the_events_amount_to_is_a_finding(journal: Jou
         checkpoint_before = staticmethod(reader.checkpoint_before)
         checkpoint_after = staticmethod(reader.checkpoint_after)
         checkpoint_places = staticmethod(lambda: iter(places.items()))
+        recorded_config = staticmethod(reader.recorded_config)
 
     verdict = audit(Lying())
     assert (verdict.verdict, len(places)) == ("fail", verdict.counts.full_states)

@@ -65,9 +65,9 @@ def test_a_transaction_that_was_heard_to_begin_is_stored_with_its_duration(
         first, second, third, *_ = short_story()
         recorder.append(first)
         monkeypatch.setattr(time, "perf_counter_ns", lambda: next(clock))
-        recorder.begin()
+        recorder.begin_transaction()
         recorder.append(second)
-        recorder.begin()
+        recorder.begin_transaction()
         recorder.append(third)
         monkeypatch.undo()
     durations = [one.duration_us for one in journal.reader().transactions()]
@@ -81,8 +81,8 @@ def test_what_began_without_an_end_does_not_lend_its_time_to_the_next(
     clock = iter([1_000_000, 5_000_000, 5_007_000])
     with journal.record() as recorder:
         monkeypatch.setattr(time, "perf_counter_ns", lambda: next(clock))
-        recorder.begin()
-        recorder.begin()
+        recorder.begin_transaction()
+        recorder.begin_transaction()
         recorder.append(short_story()[0])
         monkeypatch.undo()
         recorder.append(short_story()[1])
@@ -105,7 +105,7 @@ def test_every_transaction_of_a_cache_has_a_duration(journal: Journal) -> None:
 @pytest.mark.parametrize("how", [{"tokens": "hash", "key": b"k" * 32}, {"tokens": "none"}])
 def test_a_token_policy_leaves_durations_alone(journal: Journal, how: dict[str, Any]) -> None:
     with journal.record(**how) as recorder:
-        recorder.begin()
+        recorder.begin_transaction()
         recorder.append(short_story()[0])
     assert next(journal.reader().transactions()).duration_us is not None
 

@@ -13,7 +13,6 @@ from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvariantViolation, OutOfSlots
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.pools import KVFingerprinter, PageAllocator, PoolChanges
-from kvledger.tools.embed.transformers.memory import PagedMemory
 
 LAYOUT = KVLayout(full_layers=(1,), swa_layers=(0,), kv_heads=1, head_dim=2)
 CONFIG = CacheConfig(page_size=4, sliding_window=7, full_tokens=96, swa_tokens=48, layout=LAYOUT)
@@ -22,8 +21,9 @@ FULL, SWA = CONFIG.full_pages, CONFIG.swa_pages
 MakeMemory = Callable[[], Any]
 IMPLEMENTATIONS: dict[str, MakeMemory] = {
     "DevicePools": lambda: DevicePools(CONFIG),
-    "PagedMemory": lambda: PagedMemory(CONFIG, LAYOUT, poison=False),
-    "PagedMemory, poisoned": lambda: PagedMemory(CONFIG, LAYOUT, poison=True),
+    "DevicePools, mapping of int32": lambda: DevicePools(
+        CONFIG.model_copy(update={"mapping_dtype": "int32"})
+    ),
 }
 
 

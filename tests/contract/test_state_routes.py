@@ -316,3 +316,58 @@ def test_an_answer_that_may_be_kept_for_ever_does_not_say_that_it_may_change(tmp
         later = client.get(address)
         assert "immutable" in later.headers["Cache-Control"]
         assert later.json()["at"]["settled"] is True
+
+
+def life_of_a_node(client: TestClient) -> tuple[int, int, int]:
+    """A node that came and went: its id, a seq at which it is there, and one at which it is no more."""
+    gone = got(client, "/events?kind=node_deleted&undone=false&limit=1&order=asc")["items"][0]
+    node = gone["node"]
+    born = got(client, f"/nodes/{node}/history?limit=1")["items"][0]["seq"]
+    end = got(client, f"/transactions/{gone['transaction']}")
+    assert born < end["first_seq"] - 1
+    return node, end["first_seq"] - 1, end["first_seq"] + end["events"] - 1
+
+
+@pytest.mark.parametrize("path", ["/nodes/{}", "/tree?root={}"])
+def test_a_node_that_is_not_there_at_a_seq_is_refused_or_told_as_one_asks(
+    client: TestClient, path: str
+) -> None:
+    node, there, after = life_of_a_node(client)
+    asked = path.format(node)
+    for seq in (8, after):
+        got(client, at(asked, seq), status=404)
+        got(client, at(asked, seq) + "&absent=refuse", status=404)
+        told = client.get(J + at(asked, seq) + "&absent=tell")
+        assert told.status_code == 200
+        assert told.json() == {
+            "at": got(client, at("/pools", seq))["at"],
+            "absent": True,
+            "sentence": f"node {node} is not in the tree at this seq; its history tells more",
+        }
+        again = client.get(
+            J + at(asked, seq) + "&absent=tell", headers={"If-None-Match": told.headers["etag"]}
+        )
+        assert again.status_code == 304
+    assert got(client, at(asked, there) + "&absent=tell") == got(client, at(asked, there))
+
+
+def test_a_request_that_is_not_open_at_a_seq_is_refused_or_told_as_one_asks(client: TestClient) -> None:
+    name = got(client, at("/requests", 600))["items"][0]["id"]
+    path = f"/requests/{name}"
+    assert got(client, at(path, 600) + "&absent=tell") == got(client, at(path, 600))
+    got(client, at(path, 8), status=404)
+    told = got(client, at(path, 8) + "&absent=tell")
+    assert (told["absent"], told["at"]["asked"]) == (True, 8)
+    assert "no request of this id is open" in told["sentence"]
+    assert got(client, "/requests/nobody?absent=tell")["at"]["asked"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("at=99999999&absent=tell", 404), ("at=0&absent=tell", 404), ("absent=perhaps", 422), ("absent=", 422)],
+)
+def test_a_seq_that_is_not_there_is_refused_whatever_is_asked_of_absence(
+    client: TestClient, query: str, status: int
+) -> None:
+    for path in ("/nodes/1", "/tree", "/requests/r1"):
+        got(client, f"{path}?{query}", status=status)

@@ -281,6 +281,8 @@ GOOD_OLD = json.loads(write_anchor(OLD))
         json.dumps({**GOOD, "checkpoint_hash": "00"}),
         json.dumps({**GOOD_OLD, "anchor": 2}),
         json.dumps({**GOOD_OLD, "checkpoint_seq": None, "checkpoint_hash": None}),
+        json.dumps({**GOOD, "epoch": 7}),
+        json.dumps({**GOOD, "epoch": "half a pair: \ud800"}),
         json.dumps({**GOOD, "seq": -1}),
         json.dumps({**GOOD, "seq": True}),
         json.dumps({**GOOD, "number": 2**63}),

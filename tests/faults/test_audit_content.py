@@ -5,11 +5,12 @@ In all stories the first events are those of `locked_path`, and the sum of a pag
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
-from kvledger.core.events import Event, FingerprintReason, KvFingerprinted, RecoveryMode
+from kvledger.core.events import Event, FingerprintReason, KvFingerprinted, KvUnread, RecoveryMode
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.audit import Verdict, audit
 from kvledger.journal.records import StoredCheckpoint, StoredTransaction
@@ -127,9 +128,8 @@ def test_a_request_that_holds_the_lock_is_named() -> None:
 )
 def test_a_missing_fingerprint_is_missing_evidence(seq: int, node: int, at: int, said: str) -> None:
     verdict = audit(without(released(locked_path()), seq))
-    assert broken(verdict) == {"locked-content"}
-    found = first_of(verdict, "locked-content")
-    assert (found.node, found.seq) == (node, at)
+    (found,) = verdict.findings
+    assert (found.invariant, found.node, found.seq) == ("locked-content", node, at)
     assert said in found.sentence
     assert found.holders == ("lease 1",)
 
@@ -218,7 +218,9 @@ def test_a_split_under_the_lock_keeps_what_is_known_of_both_halves() -> None:
     assert (found.node, found.pages) == (3, (1,))
 
 
-def recovery(*, mode: RecoveryMode, told: KvFingerprinted | None, last: KvFingerprinted) -> Journal:
+def recovery(
+    *, mode: RecoveryMode, told: KvFingerprinted | KvUnread | None, last: KvFingerprinted
+) -> Journal:
     """The SWA of node 2, locked, is evicted and comes back beside page 4."""
     story = (
         locked_path()
@@ -371,6 +373,7 @@ class FromCheckpoint:
 
     journal: Journal
     first: int
+    config: dict[str, Any] | None = None
 
     def transactions(
         self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None
@@ -388,9 +391,12 @@ class FromCheckpoint:
     def checkpoint_places(self) -> Iterator[tuple[TxnId, str]]:
         return iter(())
 
+    def recorded_config(self) -> dict[str, Any] | None:
+        return self.config
 
-def cut(journal: Journal, first: int) -> Verdict:
-    return audit(FromCheckpoint(journal, first))
+
+def cut(journal: Journal, first: int, *, on: bool | None = None) -> Verdict:
+    return audit(FromCheckpoint(journal, first, None if on is None else {"fingerprints": on}))
 
 
 def later_lock(changed: Sequence[int] = (10, 20)) -> Story:
@@ -427,11 +433,31 @@ def test_after_a_checkpoint_what_a_first_fingerprint_tells_is_what_later_ones_ar
     assert (found.seq, found.sentence[-6:]) == (19, "seq 17")
 
 
+def without_evidence(journal: Journal) -> Journal:
+    """The journal without any fingerprint."""
+    while any(isinstance(stored.event, KvFingerprinted) for one in journal for stored in one.events):
+        journal = without(journal, seq_of(journal, KvFingerprinted))
+    return journal
+
+
 def test_after_a_checkpoint_nothing_is_missed_until_a_fingerprint_says_that_there_are_some() -> None:
     journal = later_lock().journal()
-    kinds = [seq_of(journal, KvFingerprinted, nth=nth) for nth in range(8)]
-    bare = journal
-    for seq in reversed(kinds):
-        bare = without(bare, seq)
-    assert cut(bare, 5).findings == ()
-    assert "locked-content" in broken(cut(without(journal, kinds[5]), 5))
+    assert cut(without_evidence(journal), 5).findings == ()
+    assert "locked-content" in broken(cut(without(journal, seq_of(journal, KvFingerprinted, nth=5)), 5))
+
+
+def test_after_a_checkpoint_evidence_is_missed_that_the_journals_row_promises() -> None:
+    journal = without_evidence(later_lock().journal())
+    verdict = cut(journal, 5, on=True)
+    assert broken(verdict) == {"locked-content"}
+    told = [(found.node, found.sentence) for found in verdict.findings]
+    missing = "evidence is missing: "
+    released = f"{missing}the last lock of a node is released and nobody looked what it held"
+    locked = f"{missing}a node was locked and nobody looked what it held"
+    assert told == [(2, released), (1, released), (2, locked), (1, locked), (2, released), (1, released)]
+    assert cut(later_lock().journal(), 5, on=True).findings == ()
+
+
+def test_after_a_checkpoint_fingerprints_that_the_journals_row_denies_are_not_well_formed() -> None:
+    assert broken(cut(later_lock().journal(), 5, on=False)) == {"well-formed"}
+    assert cut(without_evidence(later_lock().journal()), 5, on=False).findings == ()

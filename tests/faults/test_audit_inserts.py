@@ -75,9 +75,87 @@ def skipping() -> Journal:
     return edited(journal, 8, cause=RollbackCause.SKIPPED)
 
 
-@pytest.mark.parametrize("journal", [second_commit(), refused_whole(), skipping()])
+def refused_advance() -> Journal:
+    """A raw caller moves a lease: of two pages the match accepts one, the other stays the caller's."""
+    return (
+        Story(opened(recovery="skip"))
+        .then("acquire", *acquired(1, None, 0))  # 2 3
+        .then("alloc", allocated(pages(1, 2)))  # 4
+        .then(
+            "advance",
+            created(1, pages(1), pages(1)),  # 5
+            created(2, pages(2), pages(2), parent=1, start=4),  # 6, undone
+            rolled_back(1, 2, cause=RollbackCause.SKIPPED),  # 7
+            inserted(4, full=[(0, 4)], swa=[(0, 4)], refused=4),  # 8
+            *acquired(2, 1, 4),  # 9 10 11
+            unlocked(1, None),  # 12
+            undone=[1],
+        )
+        .then("free", freed(pages(2), pages(2), cause=Cause.CALLER))  # 13
+        .journal()
+    )
+
+
+def refused_advance_whole() -> Journal:
+    """The same where the match accepts nothing: all is undone and the lease stays."""
+    return (
+        Story(opened(recovery="skip"))
+        .then("acquire", *acquired(1, None, 0))  # 2 3
+        .then("alloc", allocated(pages(1)))  # 4
+        .then(
+            "advance",
+            created(1, pages(1), pages(1)),  # 5, undone
+            rolled_back(0, 1, cause=RollbackCause.SKIPPED),  # 6
+            undone=[0],
+        )
+        .journal()
+    )
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [second_commit(), refused_whole(), skipping(), refused_advance(), refused_advance_whole()],
+)
 def test_what_is_told_truly_passes(journal: Journal) -> None:
     assert audit(journal).findings == ()
+
+
+def test_a_raw_insert_of_which_a_part_was_refused_is_matched_again() -> None:
+    journal = refused_advance()
+    for seq in (12, 11, 10, 9):
+        journal = without(journal, seq)
+    finding = first_of(audit(journal), "insert-match")
+    assert (finding.seq, finding.request) == (8, None)
+    assert "a raw insert refused in part was not matched again" in finding.sentence
+
+
+def test_a_raw_insert_of_which_a_part_was_refused_is_matched_at_the_length_that_was_accepted() -> None:
+    finding = first_of(audit(edited(refused_advance(), 9, length=0, node=None)), "insert-match")
+    assert finding.seq == 9
+    assert "accepted 4 tokens at seq 8" in finding.sentence
+
+
+@pytest.mark.parametrize("page", [1, 3, 0, 10**6, -1])
+def test_what_is_refused_of_a_raw_insert_is_the_callers(page: int) -> None:
+    journal = edited(refused_advance(), 6, full_pages=pages(page))
+    finding = first_of(audit(journal), "credit")
+    assert finding.seq == 8
+    assert "what is refused stays theirs" in finding.sentence
+
+
+def test_a_refusal_of_a_request_that_is_not_open_is_found() -> None:
+    finding = first_of(audit(edited(refused_advance_whole(), 6, request_id=RequestId("r1"))), "insert-match")
+    assert finding.seq == 6
+    assert "no such request is open" in finding.sentence
+
+
+def test_under_remap_a_refused_part_of_a_raw_insert_is_an_anomaly_with_the_rest_told() -> None:
+    journal = edited(
+        edited(refused_advance_whole(), 1, locked_recovery="remap"), 6, cause=RollbackCause.REFUSED
+    )
+    finding = first_of(audit(journal), "insert-match")
+    assert finding.seq == 6
+    assert "no insert tells of the rest" in finding.sentence
 
 
 def test_a_skipped_part_excuses_no_commit_from_its_match() -> None:

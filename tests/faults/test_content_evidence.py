@@ -72,6 +72,7 @@ def test_a_healthy_run_changes_nothing_in_locked_pages(run: Any, policy: str, tm
     assert {one.status for one in report.audit.invariants if one.id == "locked-content"} == {"verified"}
 
 
+@pytest.mark.interpreted
 @ENGINES
 def test_the_old_recovery_is_told_by_fingerprints_and_by_the_audit_with_node_and_seq(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,19 +184,18 @@ def test_evidence_is_the_same_under_every_token_policy_and_in_exported_files(
     assert verdict.findings[0].node == known["node"]
 
 
-def test_kv_of_an_engines_own_memory_is_fingerprinted_too(tmp_path: Path) -> None:
+def test_kv_that_a_scheduler_of_transformers_computes_is_fingerprinted_too(tmp_path: Path) -> None:
     model = tiny_model("gemma3", 18)
     sizes: dict[str, Any] = {"page_size": 4, "full_tokens": 512, "swa_tokens": 256, "fingerprints": True}
     prompts = prompts_with_heads(heads=[44, 30], tails=[6, 9], copies=4)
 
     def verdict_of(name: str, *, overwrite: bool) -> Verdict:
         def at_batch(batch: int) -> None:
-            memory, book = ledger._memory, ledger._book
-            assert memory is not None
+            book = ledger._book
             assert book is not None
             locked = [node for node in book.cache._state.nodes.values() if node.full_lock]
             if overwrite and batch > 6 and locked:
-                memory.v[1][int(locked[0].full[0]) * 4] += 1.0
+                book.cache.pool.v[1][int(locked[0].full[0]) * 4] += 1.0
 
         with shared_prefixes(model, **sizes, journal=tmp_path / name) as ledger:
             run_batching(model, prompts, at_batch=at_batch)

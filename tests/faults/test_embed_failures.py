@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import (
     DoubleFree,
     ForeignSlots,
@@ -21,7 +22,6 @@ from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.recorder import Recorder
 from kvledger.tools.embed.transformers import SharedPrefixes, shared_prefixes
-from kvledger.tools.embed.transformers.memory import PagedMemory
 from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
 from kvledger.tools.embed.transformers.sharing import Recording
 from kvledger.tools.judge import judge
@@ -42,7 +42,7 @@ def served(ledger: SharedPrefixes, model: Any) -> float:
 
 def test_a_window_one_token_short_moves_the_logits() -> None:
     model = tiny_model("gemma3", SLIDING_WINDOW)
-    right = shared_prefixes(model, page_size=4, full_tokens=512, swa_tokens=256, poison=True)
+    right = shared_prefixes(model, page_size=4, full_tokens=512, swa_tokens=256, poison=True, journal=None)
     short = right.config.model_copy(update={"sliding_window": SLIDING_WINDOW - 2})
     wrong = SharedPrefixes(model, short, Recording(), poison=True)
     assert served(right, model) <= TOLERANCE
@@ -58,7 +58,9 @@ def test_a_read_behind_the_window_that_is_kept_stops_the_batch(monkeypatch: pyte
         made(self, *args, window=window + 4, **kwargs)
 
     monkeypatch.setattr(LedgerPagedCache, "__init__", wider)
-    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, poison=True) as ledger:
+    with shared_prefixes(
+        model, page_size=4, full_tokens=256, swa_tokens=128, poison=True, journal=None
+    ) as ledger:
         run_batching(model, [first], new_tokens=1)
         with ledger.cache() as cache:
             cache.evict(swa_tokens=cache.sizes().swa.evictable - 20)
@@ -108,7 +110,7 @@ def test_an_error_in_the_block_puts_the_model_back_and_closes_the_journal(tmp_pa
     assert "init_continuous_batching" not in vars(model)
     assert ledger.report().stopped is None
     assert passes(tmp_path / "run.db")
-    with shared_prefixes(model, **sizes):
+    with shared_prefixes(model, **sizes, journal=None):
         assert not run_batching(model, [[1, 2, 3]]).errors
 
 
@@ -143,21 +145,20 @@ def test_a_journal_that_refuses_stops_the_scheduler_and_is_heard_of(
     assert passes(tmp_path / "run.db")
 
 
-def test_a_memory_that_maps_otherwise_than_the_cache_is_found() -> None:
+def test_a_device_that_maps_otherwise_than_the_cache_is_found() -> None:
     model = tiny_model("gemma3", SLIDING_WINDOW)
-    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, journal=None) as ledger:
         run_batching(model, [[1, 2, 3, 4, 5]])
         ledger.check()
-        memory = ledger._memory
-        assert memory is not None
-        memory.mapping[1] += 1
-        with pytest.raises(InvariantViolation, match="maps a Full page otherwise"):
+        with ledger.cache() as cache:
+            cache.pool.mapping[1] += 1
+        with pytest.raises(InvariantViolation, match="the device maps Full page 1 otherwise"):
             ledger.check()
 
 
 def test_an_id_that_is_in_use_is_refused_and_nobody_reads_a_strangers_kv() -> None:
     model = tiny_model("gemma3", SLIDING_WINDOW)
-    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, journal=None) as ledger:
         book = ledger._entered
         assert not book.reserve("twice", [1, 2, 3], start=0, end=3), "nobody asked what it can reuse"
         assert book.match("twice", [1, 2, 3], chunk=8) == 0
@@ -178,9 +179,9 @@ def test_an_id_that_is_in_use_is_refused_and_nobody_reads_a_strangers_kv() -> No
 
 def test_tokens_that_are_none_are_refused_and_the_others_go_on() -> None:
     model = tiny_model("gemma3", SLIDING_WINDOW)
-    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, journal=None) as ledger:
         book = ledger._entered
-        with pytest.raises(InvalidArgument, match="request 'wide' has tokens that are no int32"):
+        with pytest.raises(InvalidArgument, match=r"request 'wide' cannot be taken: .* outside int32"):
             book.match("wide", [1, 2**40], chunk=8)
         assert book.failure is None
         assert book.match("sound", [1, 2, 3], chunk=8) == 0
@@ -196,7 +197,7 @@ def test_a_wrong_argument_of_the_embedding_itself_is_no_mistake_of_the_caller(
         raise error("the embedding named a wrong slot")
 
     def fail_to_say_goodbye() -> None:
-        with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+        with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, journal=None) as ledger:
             book = ledger._entered
             assert book.match("r", [1, 2, 3], chunk=8) == 0
             assert book.reserve("r", [1, 2, 3], start=0, end=3)
@@ -210,7 +211,7 @@ def test_a_wrong_argument_of_the_embedding_itself_is_no_mistake_of_the_caller(
 
 def test_a_thread_that_has_the_cache_is_refused_and_not_left_waiting_for_itself() -> None:
     model = tiny_model("gemma3", SLIDING_WINDOW)
-    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128) as ledger:
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, journal=None) as ledger:
         with ledger.cache(), pytest.raises(TransactionError, match="has the cache already"):
             ledger.check()
         ledger.check()
@@ -222,11 +223,11 @@ def test_a_broken_cache_can_be_looked_at_from_another_thread(monkeypatch: pytest
     def break_down(*_: Any) -> None:
         raise OSError("the device is gone")
 
-    ledger = shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128)
+    ledger = shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=128, journal=None)
 
     def served() -> None:
         with ledger:
-            monkeypatch.setattr(PagedMemory, "commit", break_down)
+            monkeypatch.setattr(DevicePools, "commit", break_down)
             run = run_batching(model, [[1, 2, 3, 4, 5]])
             assert run.errors
             assert "the device is gone" in (ledger.report().stopped or "")

@@ -65,6 +65,7 @@ def heal_short(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(commit_module, "_accepted", short)
 
 
+@pytest.mark.interpreted
 def test_04_what_a_commit_offers_beyond_the_match_is_undone_and_told_as_an_anomaly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -86,6 +87,7 @@ def test_04_what_a_commit_offers_beyond_the_match_is_undone_and_told_as_an_anoma
     assert s.cache.stats().anomalies == 1
 
 
+@pytest.mark.interpreted
 def test_04_a_match_below_the_protected_length_is_a_broken_invariant_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

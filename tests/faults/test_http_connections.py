@@ -9,14 +9,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kvledger.api import connections, streams
+from kvledger.api import connections, room, streams
 from kvledger.api.connections import PatientConnection
+from kvledger.api.room import Room
 from kvledger.api.serving import Service
 from tests.support.service import DEADLINE_SECONDS, library_over, recorded, served
 
 EXPLAIN = "/v1/journals/1/explain"
 POST = f"POST {EXPLAIN} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 ALIVE = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+EVENTS = "GET /v1/journals/1/events?limit=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BIG = 10_000_000
 
 
@@ -124,3 +126,62 @@ def test_who_sends_too_large_a_body_and_closes_is_told_so(service: Service, chun
         connection.sendall(f"{POST}Connection: close\r\n{length}\r\n\r\n".encode() + body)
         told = to_its_end(connection)
     assert told.startswith(b"HTTP/1.1 413 ")
+
+
+POSTED = f"{POST}Content-Length: {{}}\r\n\r\n"
+
+
+def kept(service: Service) -> socket.socket:
+    """A connection over which something was asked and answered, and that is open."""
+    connection = connected(service)
+    connection.sendall(ALIVE.encode())
+    assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    return connection
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 300_000], ids=["read", "posted"])
+def test_a_connection_beyond_those_there_is_room_for_is_told_when_to_come_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    left = threading.Semaphore(0)
+    lost = PatientConnection.connection_lost
+
+    def noted(connection: PatientConnection, error: Exception | None) -> None:
+        lost(connection, error)
+        left.release()
+
+    monkeypatch.setattr(PatientConnection, "connection_lost", noted)
+    question = POSTED.format(len(body)).encode() + body if body else EVENTS.encode()
+    with library_over(recorded(tmp_path)) as library, served(library) as service:
+        service.config.app.state.room.limit = 3  # type: ignore[union-attr]
+        others = [kept(service) for _ in range(3)]
+        for _ in range(2):
+            with connected(service) as connection:
+                connection.sendall(question)
+                head, _, told = to_its_end(connection).partition(b"\r\n\r\n")
+            assert left.acquire(timeout=DEADLINE_SECONDS), "it was not closed"
+            assert head.startswith(b"HTTP/1.1 503 ")
+            fields = {line.lower() for line in head.split(b"\r\n")}
+            assert {b"content-type: application/problem+json", b"connection: close"} <= fields
+            assert {b"retry-after: 5", b"x-content-type-options: nosniff"} <= fields
+            problem = json.loads(told)
+            assert (problem["status"], "limit" in problem["detail"]) == (503, True)
+        with connected(service) as probe:
+            probe.sendall(ALIVE.encode())
+            assert probe.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        assert left.acquire(timeout=DEADLINE_SECONDS)
+        others.pop().close()
+        assert left.acquire(timeout=DEADLINE_SECONDS)
+        with connected(service) as connection:
+            connection.sendall(EVENTS.encode())
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        for one in others:
+            one.close()
+    assert [record.message for record in caplog.records if "connections" in record.message] == [
+        "more than 3 connections are open: what comes is refused"
+    ]
+
+
+def test_the_server_has_a_limit_of_its_own_above_that(service: Service) -> None:
+    assert Room().limit == room.CONNECTIONS == 512
+    assert service.config.limit_concurrency == room.MOST_CONNECTIONS > room.CONNECTIONS

@@ -195,6 +195,27 @@ def test_tokens_that_are_none_are_refused(client: TestClient, tokens: object) ->
     refused(client.post(f"{J}/explain", json={"tokens": tokens}), 422)
 
 
+@pytest.mark.parametrize("value", ["true", "false", '"1"', '"1.0"', "1.5", "0.1", "[1]"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/explain", '{{"tokens": [{}]}}'),
+        ("/explain", '{{"tokens": [1, 2, {}]}}'),
+        ("/explain", '{{"tokens": [], "at": {}}}'),
+        ("/audits", '{{"upto_seq": {}}}'),
+    ],
+)
+def test_what_only_looks_like_a_whole_number_is_none_in_a_body(
+    client: TestClient, path: str, body: str, value: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    refused(client.post(J + path, content=body.format(value), headers=headers), 422)
+    # A number is understood, whether there is such a seq or not; JSON knows one kind of number only.
+    for number in ("999999", "999999.0"):
+        understood = client.post(J + path, content=body.format(number), headers=headers)
+        assert understood.status_code in (200, 404)
+
+
 @pytest.mark.parametrize(
     "kind",
     [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "json"],

@@ -4,20 +4,25 @@ What is freed holds NaN, so a read of a slot that is nobody's cannot pass for a 
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from kvledger.core import CacheConfig
 from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.insertion import Insertion
 from kvledger.core.pools import PoolChanges
-from kvledger.tools.engine import forward as forward_module
+from kvledger.tools.engine.forward import FittedModel
+from kvledger.tools.engine.hybrid import layout_of_model
 from kvledger.tools.engine.models import WINDOW
+from tests.support import engine as engine_module
 from tests.support.engine import EngineByHand, run_model, text
 from tests.support.old_recovery import replace_full_whoever_reads_it
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("model", ["gemma3-tiny", "gemma2-tiny"])
 def test_replacing_locked_full_shows_in_the_running_requests_logits_and_in_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
@@ -72,7 +77,10 @@ def test_a_prompt_that_shares_exactly_a_window_and_a_page_reads_a_window_and_no_
 def test_a_cache_whose_window_is_one_short_lets_go_of_a_token_that_the_model_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(forward_module, "check_fits", lambda model, config: None)
+    def unchecked(model: Any, config: CacheConfig) -> FittedModel:
+        return FittedModel(model, config, layout_of_model(model), WINDOW)
+
+    monkeypatch.setattr(engine_module, "fit", unchecked)
     engine = EngineByHand(page_size=1, cache_window=WINDOW - 1)
     reused, _, nans = end_of_a_window(engine, 1)
     assert (reused, nans) == (WINDOW + 1, 1)

@@ -20,7 +20,7 @@ from kvledger.core.errors import (
 from kvledger.core.events import Evicted, PagesAllocated, RolledBack
 from kvledger.core.page_table import PageTable
 from kvledger.core.sinks import TransactionRecord
-from kvledger.core.state import CacheState
+from kvledger.core.transaction import Ledger
 from kvledger.journal.audit import audit
 from kvledger.journal.records import number_transactions
 from kvledger.journal.replay import replay
@@ -249,6 +249,7 @@ class Torn:
         monkeypatch.setattr(PageTable, method, failing)
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("method", ["hold", "adopt", "free_swa_pages", "settle"])
 def test_a_change_that_was_cut_off_in_the_middle_stops_the_cache_loudly(
     monkeypatch: pytest.MonkeyPatch, method: str
@@ -271,18 +272,19 @@ def test_a_change_that_was_cut_off_in_the_middle_stops_the_cache_loudly(
         cache.evict(4)
 
 
+@pytest.mark.interpreted
 def test_an_exception_between_two_changes_does_not_stop_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = MemorySink()
     cache = made(sink)
-    real, calls = CacheState.apply, [0]
+    real, calls = Ledger.apply, [0]
 
-    def failing(state: CacheState, event: Any) -> Any:
+    def failing(ledger: Ledger, event: Any) -> None:
         calls[0] += 1
         if calls[0] == 3:
             raise KeyboardInterrupt
-        return real(state, event)
+        real(ledger, event)
 
-    monkeypatch.setattr(CacheState, "apply", failing)
+    monkeypatch.setattr(Ledger, "apply", failing)
     before = cache.digest()
 
     def four() -> None:

@@ -140,6 +140,7 @@ def test_a_wheel_built_from_the_sdist_is_the_same(wheel: Path, sdist: Path, tmp_
         archive.extractall(tmp_path, filter="data")
     unpacked = tmp_path / f"kvledger-{kvledger.__version__}"
     assert (unpacked / "alembic.ini").is_file()
+    assert (unpacked / "hatch_build.py").is_file()
     again = Path(next(WheelBuilder(str(unpacked)).build(directory=str(tmp_path / "wheel"))))
     assert packaged_files(again) == packaged_files(wheel)
 

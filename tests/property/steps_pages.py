@@ -1,4 +1,4 @@
-"""Steps on raw pages, the tree and leases: the operations of the cache itself."""
+"""Steps on raw pages and the tree: the operations of the cache itself. Those on leases are next door."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,8 @@ from kvledger.core.errors import (
     DoubleFree,
     MissingSwa,
     OutOfSlots,
-    StaleLease,
 )
-from tests.property.side_by_side import MOST_LEASES, Pick, SideBySide
+from tests.property.side_by_side import Pick, SideBySide
 from tests.reference.eviction import evictions
 from tests.reference.model import Lacking
 
@@ -77,10 +76,7 @@ class PageSteps(SideBySide):
         pages = [*known[:own], *raw[: count - own]]
         tokens = row[: count * self.page]
         protected = own * self.page
-        dead = 0
-        while dead < count and pages[dead] not in self.model.peer:
-            dead += 1
-        dead = (dead, 0, pick(count + 1))[max(0, pick(5) - 2)] * self.page
+        dead = self.dead(pick, pages)
 
         def call() -> Any:
             return self.cache.insert(
@@ -99,6 +95,13 @@ class PageSteps(SideBySide):
         assert [tuple(part) for part in found.adopted_full] == wanted.full
         assert [tuple(part) for part in found.adopted_swa] == wanted.swa
         self.touched(namespace, tokens, len(tokens), protected)
+
+    def dead(self, pick: Pick, pages: Sequence[int]) -> int:
+        """Mostly the tokens before the first page that has a peer, else none, or any number of pages."""
+        dead = 0
+        while dead < len(pages) and pages[dead] not in self.model.peer:
+            dead += 1
+        return (dead, 0, pick(len(pages) + 1))[max(0, pick(5) - 2)] * self.page
 
     def touched(self, namespace: str, row: Sequence[int], length: int, protected: int = 0) -> None:
         """The last window of the path has the newest stamps, rising from the root to the leaf.
@@ -143,35 +146,3 @@ class PageSteps(SideBySide):
             [page for node in deleted for page in pages[node]],
             [page for node in tombstoned for page in pages[node]],
         )
-
-    # Steps on leases.
-
-    def acquire(self, pick: Pick) -> None:
-        if len(self.leases) >= MOST_LEASES:
-            return
-        namespace, row = self.prompt(pick)
-        limit = pick(len(row) + 1) if pick(3) == 0 else None
-        lease = self.cache.acquire(row, namespace, max_length=limit)
-        number, wanted = self.model.lock(namespace, row, limit)
-        self.leases[number] = lease
-        assert lease.length == wanted.length
-        assert lease.swa_from == self.model.locks[number].swa_from
-        assert self.pages(lease.slots) == list(wanted.pages)
-        self.touched(namespace, row, lease.length)
-
-    def release(self, pick: Pick) -> None:
-        if not self.leases:
-            return
-        number = list(self.leases)[pick(len(self.leases))]
-        lease = self.leases.pop(number)
-        self.cache.release(lease)
-        del self.model.locks[number]
-        self.refused(StaleLease, lambda: self.cache.release(lease))
-
-    def release_swa(self, pick: Pick) -> None:
-        held = [number for number in self.leases if self.model.locks[number].swa_held]
-        if not held:
-            return
-        number = held[pick(len(held))]
-        self.cache.release_swa(self.leases[number])
-        self.model.locks[number].swa_held = False

@@ -6,11 +6,11 @@ from kvledger.core.errors import (
     StaleLease,
 )
 from tests.property.side_by_side import MOST_LEASES, MOST_REQUESTS, Pick
-from tests.property.steps_pages import PageSteps
+from tests.property.steps_leases import LeaseSteps
 from tests.reference.eviction import evictions
 
 
-class RequestSteps(PageSteps):
+class RequestSteps(LeaseSteps):
     """Each step calls one method of a request, or tells a story of a few."""
 
     def open(self, pick: Pick) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, note, settings
@@ -77,14 +78,15 @@ WALKS = 100
 
 
 @functools.cache
-def walked(seed: int) -> Statistics:
+def walked(seed: int) -> tuple[Statistics, Counter[str]]:
     """What a walk counted; the walk itself is taken once."""
-    return walk(seed).cache.stats()
+    twin = walk(seed)
+    return twin.cache.stats(), twin.moves
 
 
 @pytest.mark.parametrize("seed", range(WALKS))
 def test_a_long_walk_agrees_with_the_model_the_replay_and_the_audit(seed: int) -> None:
-    assert walked(seed).nodes >= 0
+    assert walked(seed)[0].nodes >= 0
 
 
 @pytest.mark.parametrize("seed", range(WALKS, WALKS + 12))
@@ -109,8 +111,23 @@ def test_a_long_walk_with_fingerprints_agrees_with_the_model_the_replay_and_the_
     ],
 )
 def test_the_walks_reach_what_they_are_meant_to_try(counter: str) -> None:
-    assert sum(getattr(walked(seed), counter) for seed in range(WALKS)) > 0
+    assert sum(getattr(walked(seed)[0], counter) for seed in range(WALKS)) > 0
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        "inserts behind a lease",
+        "advances",
+        "rows changed",
+        "too close to what was given back",
+        "refused in part",
+        "refused as a whole",
+    ],
+)
+def test_the_walks_move_leases_in_every_way_there_is(move: str) -> None:
+    assert sum(walked(seed)[1][move] for seed in range(WALKS)) > 0
 
 
 def test_a_healthy_cache_meets_no_anomaly() -> None:
-    assert sum(walked(seed).anomalies for seed in range(WALKS)) == 0
+    assert sum(walked(seed)[0].anomalies for seed in range(WALKS)) == 0

@@ -109,6 +109,7 @@ class Twin(RequestSteps):
 STEPS: tuple[str, ...] = (
     *("alloc", "free", "free_swa", "insert", "insert", "insert", "evict", "evict"),
     *("acquire", "acquire", "release", "release", "release_swa", "lock_and_lose", "contend", "contend"),
+    *("insert_after", "insert_after", "advance", "advance", "advance", "bury", "bury"),
     *("open", "serve", "serve", "serve", "extend", "extend", "computed", "computed", "append"),
     *("commit", "commit", "commit", "slide", "slide", "refresh", "finish", "finish", "abort", "retract"),
     *("begin", "savepoint", "rollback", "end", "end", "checkpoint", "reset"),

@@ -73,6 +73,10 @@ class Lacking(Exception):
     """An incoming page that must have an SWA peer has none."""
 
 
+class TooClose(Exception):
+    """What would be locked ends less than a window past SWA that was given back."""
+
+
 def widen(ranges: list[tuple[int, int]], start: int, end: int) -> None:
     """Add a range behind the others, merged with the last one where they touch."""
     if ranges and ranges[-1][1] == start:
@@ -291,6 +295,39 @@ class NaiveCache:
             max(0, usable.length - self.ceil(self.window)),
         )
         return number, usable
+
+    def insert_behind(
+        self, number: int, tokens: Sequence[int], pages: Sequence[int], *, dead: int
+    ) -> Adopted:
+        """Insert what continues a lock: the whole, with the lock's own pages named as protected."""
+        lock = self.locks[number]
+        row = (*lock.tokens, *tokens)
+        own = [self.tree[key] for key in self.keys(lock.namespace, lock.tokens)]
+        return self.insert(lock.namespace, row, [*own, *pages], protected=lock.length, dead=dead)
+
+    def advance(
+        self, number: int, tokens: Sequence[int], pages: Sequence[int], *, dead: int
+    ) -> tuple[int, int]:
+        """Publish what a match then accepts and lock that instead: the lock's number, the tokens refused."""
+        lock = self.locks[number]
+        namespace, row = lock.namespace, (*lock.tokens, *tokens)
+        trial = self.copy()
+        trial.insert_behind(number, tokens, pages, dead=dead)
+        given_back = dead if dead > lock.length else 0
+        if not lock.swa_held:
+            given_back = max(dead, lock.length)
+        if tokens and given_back and len(row) < given_back + self.window:
+            raise TooClose
+        accepted = trial.match(namespace, row).length
+        if accepted <= lock.length:
+            assert not tokens or not self.remap
+            return number, len(tokens)
+        kept = accepted - lock.length
+        self.insert_behind(number, tokens[:kept], pages[: kept // self.page], dead=dead)
+        del self.locks[number]
+        moved, usable = self.lock(namespace, row[:accepted])
+        assert usable.length == accepted
+        return moved, len(row) - accepted
 
     def forget(self) -> None:
         """Reset: no leases, no nodes, no requests; raw pages stay with their callers."""

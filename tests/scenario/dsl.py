@@ -1,4 +1,4 @@
-"""The words in which the worked cases are told: INS, MATCH, LOCK, EVICT, START, SLIDE and the rest.
+"""The words in which the worked cases are told: INS, MATCH, LOCK, ADVANCE, EVICT, START, SLIDE and the rest.
 
 Token runs are written as in the cases: "1..8, 100..103" is eight tokens and then four, both ends
 included. STATE takes the six figures `FE SE FP SP FA SA`: Full and SWA tokens evictable, protected and
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kvledger.core import Committed, Evicted, HybridCache, Inserted, Lease, Request
+from kvledger.core import Advanced, Committed, Evicted, HybridCache, Inserted, Lease, Request
 from tests.support.witness import Witness, open_cache
 
 Slots = npt.NDArray[np.int64]
@@ -96,6 +96,36 @@ class Story:
     def RELSWA(self, lease: Lease) -> None:
         self.cache.release_swa(lease)
         self.see()
+
+    def AFTER(
+        self, lease: Lease, text: Prompt, slots: Slots | None = None, *, dead: int = 0, keep: bool = False
+    ) -> Inserted:
+        """Allocate and insert behind a lease, or over slots that are at hand."""
+        row, slots = self.behind(lease, text, slots, dead=0 if keep else dead)
+        result = self.cache.insert_after(lease, row, slots, swa_evicted_len=dead)
+        self.see()
+        return result
+
+    def ADVANCE(
+        self, lease: Lease, text: Prompt, slots: Slots | None = None, *, dead: int = 0, keep: bool = False
+    ) -> Advanced:
+        """The same, and the lock moves; with `keep` the SWA before `dead` is still there."""
+        row, slots = self.behind(lease, text, slots, dead=0 if keep else dead)
+        result = self.cache.advance(lease, row, slots, swa_evicted_len=dead)
+        self.see()
+        return result
+
+    def behind(
+        self, lease: Lease, text: Prompt, slots: Slots | None, *, dead: int
+    ) -> tuple[npt.NDArray[np.int32], Slots]:
+        """Tokens that continue a lease, with their slots, `last`; the SWA before `dead` is given back."""
+        row = tokens(text)
+        if slots is None:
+            slots = self.cache.alloc(len(row))
+            if dead > lease.length:
+                self.cache.free_swa(slots[: dead - lease.length])
+        self.last = slots
+        return row, slots
 
     def EVICT(self, full: int, swa: int) -> tuple[int, int]:
         evicted: Evicted = self.cache.evict(full_tokens=full, swa_tokens=swa)

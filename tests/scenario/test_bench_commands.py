@@ -1,10 +1,12 @@
 """The benchmarks of the journal measure what they say, on a workload small enough for a test."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvledger.journal import Journal
 from kvledger.journal.codec import encode_all
 from kvledger.tools.bench import fingerprints
 from kvledger.tools.bench.recording import pages_named, recorded, traffic
@@ -34,6 +36,57 @@ def test_bench_journal_tells_rates_and_bytes_of_writing_and_reading(
     for figure in report["figures"]:
         assert figure["events_per_cpu_second"] > 0
         assert figure["cpu_p99_us"] >= figure["cpu_median_us"] > 0
+
+
+STEPS = ["read", "decode", "fold", "replay", "replay + audit", "verify the chain"]
+
+
+def test_bench_replay_tells_each_step_of_reading_a_journal_back_at_every_page_size(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report: Any = json.loads(printed(capsys, "bench", "replay", *SMALL, "--json"))
+    assert {"cpu", "python", "versions"} <= report["environment"].keys()
+    assert [journal["page_size"] for journal in report["journals"]] == [64, 1]
+    coarse, fine = report["journals"]
+    assert fine["events"] > coarse["events"] > coarse["transactions"] > 0
+    assert fine["pages"] / fine["events"] > coarse["pages"] / coarse["events"] > 1
+    assert [(figure["page_size"], figure["work"]) for figure in report["figures"]] == [
+        (size, step) for size in (64, 1) for step in STEPS
+    ]
+    for figure in report["figures"]:
+        assert figure["pages_per_second"] > figure["events_per_second"] > 0
+        assert figure["p99_us"] >= figure["median_us"] > 0
+        assert figure["ratio"] > 0
+    assert [f["ratio"] for f in report["figures"] if f["work"] == "replay"] == [1.0, 1.0]
+
+
+def test_bench_replay_takes_a_journal_that_is_there_and_leaves_it_as_it_was(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with Journal.open(tmp_path / "run.db") as journal, journal.record() as recorder:
+        for transaction in recorded(traffic(trace=None, requests=4, seed=3)):
+            recorder.append(transaction)
+    with Journal.open(tmp_path / "run.db") as journal:
+        head = journal.reader().head()
+    shown = printed(capsys, "bench", "replay", "--db", str(tmp_path / "run.db"), "--repeats", "1", "--json")
+    report: Any = json.loads(shown)
+    assert [(one["page_size"], one["events"]) for one in report["journals"]] == [(16, head.seq)]
+    assert [figure["work"] for figure in report["figures"]] == STEPS
+    with Journal.open(tmp_path / "run.db") as journal:
+        assert journal.reader().head() == head
+        assert list(journal.verify(anchor=head)) == []
+
+
+def test_bench_replay_prints_a_table_for_people_and_refuses_an_empty_journal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shown = printed(capsys, "bench", "replay", "--page-size", "32", "--requests", "3", "--repeats", "1")
+    assert "pages of 32" in shown
+    assert "replay + audit" in shown
+    with Journal.open(tmp_path / "empty.db") as journal:
+        journal.record().close()
+    assert main(["bench", "replay", "--db", str(tmp_path / "empty.db")]) == 2
+    assert "nothing to replay" in capsys.readouterr().err
 
 
 def test_bench_trace_tells_a_ratio_for_each_way_of_recording(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,3 +162,34 @@ def test_a_benchmark_prints_a_table_for_people(capsys: pytest.CaptureFixture[str
     page = printed(capsys, "bench", which, "--requests", "3", "--repeats", "1")
     assert "built-in, seed 0: 3 requests" in page
     assert ("replay + audit" if which == "journal" else "background") in page
+
+
+def test_bench_scale_tells_a_ratio_for_each_size_of_tree_pool_and_context(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ("bench", "scale", "--nodes", "1200", "--repeats", "3")
+    report: Any = json.loads(printed(capsys, *small, "--json"))
+
+    assert [figure["nodes"] for figure in report["requests"]] == [1_000, 1_000, 1_200]
+    pools = [figure["full_tokens"] for figure in report["requests"]]
+    assert pools[1] == 10 * pools[0]
+    assert report["requests"][0]["ratio"] == report["rollbacks"][0]["ratio"] == 1.0
+    assert [figure["context_tokens"] for figure in report["rollbacks"]] == [2_048, 131_072]
+    assert all(f["median_us"] > 0 for f in [*report["requests"], *report["rollbacks"]])
+    assert "rollback under a context of" in printed(capsys, *small)
+
+
+def test_bench_memory_tells_bytes_a_node_and_a_token_and_names_what_does_not_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ("bench", "memory", "--page-size", "64", "--nodes", "1000")
+    report: Any = json.loads(printed(capsys, *small, "--json"))
+
+    (figure,) = report["figures"]
+    assert (figure["system"], figure["page_size"], figure["nodes"]) == ("kvledger", 64, 1_000)
+    # Four bytes are the token itself; an empty node is some objects of Python, never a megabyte.
+    assert figure["bytes_per_token"] > 1
+    assert 100 < figure["bytes_per_node"] < 10_000
+
+    assert main([*small, "--system", "nobody"]) == 2
+    assert "nobody could not be measured" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from kvledger.journal import Journal
 from kvledger.tools.cli import app
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
@@ -23,14 +24,23 @@ def run(code: str, folder: Path) -> str:
 
 
 def test_hybrid_models_share_prefixes_in_ten_lines_and_the_audit_passes(tmp_path: Path) -> None:
-    shared, _ = blocks("python")
+    shared, _, _ = blocks("python")
     (shown,) = blocks("")
     assert len([line for line in shared.splitlines() if line]) <= 10
     assert run(shared, tmp_path) == shown
-    assert CliRunner().invoke(app, ["audit", str(tmp_path / "run.db")]).exit_code == 0
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "kvledger-transformers.db")]).exit_code == 0
 
 
 def test_the_engine_that_owns_its_memory_runs_and_the_audit_passes(tmp_path: Path) -> None:
-    _, engine = blocks("python")
+    _, engine, _ = blocks("python")
     run(engine, tmp_path)
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "engine.db")]).exit_code == 0
+
+
+def test_the_scheduler_that_keeps_its_own_rows_runs_and_the_audit_passes(tmp_path: Path) -> None:
+    _, _, rows = blocks("python")
+    run(rows, tmp_path)
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "rows.db")]).exit_code == 0
+    with Journal.open(tmp_path / "rows.db", create=False) as journal:
+        told = {transaction.op for transaction in journal.reader().transactions()}
+    assert {"acquire", "alloc", "evict", "advance", "insert", "free_swa", "release_swa", "release"} <= told

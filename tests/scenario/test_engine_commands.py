@@ -51,6 +51,7 @@ def test_a_run_with_a_model_prints_what_was_compared(
     assert "KV read" not in out
 
 
+@pytest.mark.interpreted
 def test_wrong_logits_are_a_violation(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,10 +90,12 @@ def missing(name: str) -> str:
     ("found", "sentence"),
     [
         pytest.param(
-            missing, "running a model needs transformers 5.24: pip install 'kvledger[engine]'", id="none"
+            missing, "transformers is not installed: pip install 'kvledger[engine]' brings 5.24.x", id="none"
         ),
         pytest.param(
-            lambda name: "4.57.1", "transformers 4.57.1 is here, tested is 5.24", id="another version"
+            lambda name: "4.57.1",
+            "transformers 4.57.1 is installed, tested is 5.24.x only: pip install 'kvledger[engine]'",
+            id="another version",
         ),
     ],
 )
@@ -120,17 +123,24 @@ def test_bench_provenance_sets_requests_that_read_mixed_nodes_beside_those_that_
     assert report["recoveries_locked"] > 0
     assert report["transformers"].startswith("5.24.")
     figures = {(figure["dtype"], figure["read"]): figure for figure in report["figures"]}
-    assert len(figures) == 6
+    assert len(figures) == 8
     for dtype in ("float32", "bfloat16"):
-        mixed, others, apart = (
-            figures[dtype, read] for read in ("mixed nodes", "no mixed node", "the first, nothing shared")
+        mixed, in_window, others, apart = (
+            figures[dtype, read]
+            for read in (
+                "mixed nodes",
+                "of these, SWA of them",
+                "no mixed node",
+                "the first, nothing shared",
+            )
         )
-        assert mixed["requests"] > 0
+        assert mixed["requests"] > in_window["requests"] > 0
+        assert mixed["positions"] > in_window["positions"] > 0
         assert others["requests"] > 0
         assert mixed["requests"] + others["requests"] <= 40
         assert apart["positions"] > 0
         assert mixed["nans"] == others["nans"] == apart["nans"] == 0
-    for read in ("mixed nodes", "no mixed node", "the first, nothing shared"):
+    for read in ("mixed nodes", "of these, SWA of them", "no mixed node", "the first, nothing shared"):
         assert 0 < figures["float32", read]["mean"] < figures["float32", read]["largest"] < 1e-4
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from kvledger.api import ApiSettings, Inspector
 from kvledger.journal import Journal
+from tests.support.inspected import DEADLINE_SECONDS, ask
 from tests.support.private_tokens import live_privately
-from tests.support.service import client_over, followed
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
 
@@ -20,9 +20,12 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
     with Journal.open(path) as store, store.record() as recorder:
         live_privately(recorder)
         recorder.flush()
-        with client_over(path, live=recorder) as client:
-            followed(client)
-            return list(client.get("/openapi.json").json()["paths"]), client.get("/metrics").text
+        with Inspector.attach(recorder) as inspector:
+            timeline = inspector.library.opened(recorder.journal_id).timeline
+            timeline.wait_beyond(int(recorder.durable_seq) - 1, DEADLINE_SECONDS)
+            assert timeline.wait_loaded(DEADLINE_SECONDS)
+            paths = list(ask(inspector, "/openapi.json").json["paths"])
+            return paths, ask(inspector, "/metrics").body.decode()
 
 
 def test_every_address_is_in_the_document(scraped: tuple[list[str], str]) -> None:

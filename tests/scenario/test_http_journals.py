@@ -295,7 +295,7 @@ def test_a_service_is_ready_once_it_has_loaded_what_it_follows(database: Path) -
         while ready.status_code == 503:
             assert ready.headers["Content-Type"] == "application/problem+json"
             ready = client.get("/readyz")
-        assert ready.json() == {"status": "ok"}
+        assert ready.json() == {"status": "ok", "own_process": "here", "own_process_problem": None}
 
 
 def test_a_probe_waits_a_moment_for_what_is_still_loading(

@@ -184,6 +184,8 @@ def test_a_scheduler_that_ends_waits_for_no_audit(tmp_path: Path) -> None:
     ended = scheduler(
         tmp_path,
         """
+inspector.close()
+inspector = Inspector.attach(recorder, own_process=False)
 begun = threading.Event()
 runner.audit = lambda source, **how: begun.set() or threading.Event().wait()
 urllib.request.urlopen(f"{inspector.url}/v1/journals/1/audits", data=b"")

@@ -46,7 +46,7 @@ def test_the_ten_lines_of_the_readme_share_prefixes_as_shown(tmp_path: Path) -> 
     batching = blocks("python")[3]
     assert len([line for line in batching.splitlines() if line]) <= 10
     assert printed(batching, tmp_path) == blocks("")[1]
-    assert CliRunner().invoke(app, ["audit", str(tmp_path / "batching.db")]).exit_code == 0
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "kvledger-transformers.db")]).exit_code == 0
 
 
 def test_the_output_in_the_readme_is_what_run_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

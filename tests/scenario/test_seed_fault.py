@@ -56,6 +56,7 @@ def test_healthy_recovery_under_lock_satisfies_both_watchers(tmp_path: Path) -> 
     assert (report.kv_wrong, report.audit.verdict) == (0, "pass")
 
 
+@pytest.mark.interpreted
 def test_replacing_locked_full_is_seen_by_the_reads_and_by_the_audit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +79,11 @@ def test_replacing_locked_full_is_seen_by_the_reads_and_by_the_audit(
 def match_a_page_too_early(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) -> Walk:
     """The match rule with a window that is one page short."""
     lenient = SimpleNamespace(
-        roots=state.roots, page_bytes=state.page_bytes, window=state.window - state.page_size
+        roots=state.roots,
+        page_bytes=state.page_bytes,
+        window=state.window - state.page_size,
+        shape=state.shape,
+        last_walk=None,
     )
     return walk_by_the_rule(cast(CacheState, lenient), namespace, key, limit)
 
@@ -107,6 +112,7 @@ RULE_FAULTS: list[Any] = [
 ]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("plant", "locked_recovery"), RULE_FAULTS)
 def test_a_match_without_a_window_is_stopped_by_the_cache_itself_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Plant, locked_recovery: Literal["remap", "skip"]
@@ -122,6 +128,7 @@ def test_a_match_without_a_window_is_stopped_by_the_cache_itself_and_reported(
     assert report.durable_seq == report.audit.counts.events == report.events > 100
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("plant", "locked_recovery"), RULE_FAULTS)
 def test_a_match_without_a_window_is_seen_by_the_reads_and_by_the_audit_where_the_cache_is_blind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Plant, locked_recovery: Literal["remap", "skip"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.tools.engine.differences import Difference
-from kvledger.tools.engine.forward import ModelForward
+from kvledger.tools.engine.forward import ModelForward, fit
 from kvledger.tools.engine.logits import LogitsCheck, run_alone
 from kvledger.tools.engine.models import WINDOW, build_model, layout_by_name
 from kvledger.tools.engine.workload import VOCABULARY, ThinnedWorkload
@@ -34,6 +34,7 @@ def run_model(
     requests: int = 80,
     page_size: int = ENGINE.page_size,
     window: int = WINDOW,
+    swa_tokens: int = ENGINE.swa_tokens,
     locked_recovery: Literal["remap", "skip"] = "remap",
     seed: int = 0,
     device: str = "cpu",
@@ -45,7 +46,7 @@ def run_model(
             page_size=page_size,
             sliding_window=window,
             full_tokens=ENGINE.full_tokens,
-            swa_tokens=ENGINE.swa_tokens,
+            swa_tokens=swa_tokens,
             layout=layout_by_name(model),
             locked_recovery=locked_recovery,
             device=device,
@@ -87,7 +88,7 @@ class EngineByHand:
         )
         self.model: Any = build_model(model, window=window)
         self.check = LogitsCheck(run_alone(self.model))
-        self.forward = ModelForward(self.cache, self.model, check=self.check)
+        self.forward = ModelForward(self.cache, fit(self.model, self.cache.config), check=self.check)
 
     def open(self, name: str, tokens: Tokens) -> Job:
         """A request on its longest reusable prefix."""

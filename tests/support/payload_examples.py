@@ -31,7 +31,7 @@ TELLING = {
 
 
 def recorded_events() -> list[Event]:
-    """What three runs record: a loaded cache, a life with rollbacks and a reset, fingerprinted KV."""
+    """What three runs record: a loaded cache, a life with rollbacks and a reset, fingerprints and KV gone."""
     with tempfile.TemporaryDirectory() as folder, Journal.open(Path(folder) / "run.db") as store:
         loaded = record_run(store, small_run(), name="loaded")
         with store.record(name="life") as recorder:
@@ -40,7 +40,11 @@ def recorded_events() -> list[Event]:
             cache.reset()
             request.abort()
         with store.record(name="fingerprints") as fingerprints:
-            lock_fingerprinted(HybridCache(FINGERPRINTED, sink=fingerprints))
+            cache = HybridCache(FINGERPRINTED, sink=fingerprints)
+            lock_fingerprinted(cache)
+            lease = cache.acquire(range(12))
+            cache.pool.close()
+            cache.release(lease)
         readers = (loaded, store.reader(recorder.journal_id), store.reader(fingerprints.journal_id))
         return [one.event for reader in readers for one in reader.events()]
 

@@ -98,7 +98,18 @@ NOT_TOKENS: list[object] = [
 
 @pytest.mark.parametrize("tokens", NOT_TOKENS, ids=repr)
 @pytest.mark.parametrize(
-    "call", ["match_prefix", "explain", "acquire", "can_fit", "open_request", "append", "insert"]
+    "call",
+    [
+        "match_prefix",
+        "explain",
+        "acquire",
+        "can_fit",
+        "open_request",
+        "append",
+        "insert",
+        "insert_after",
+        "advance",
+    ],
 )
 def test_tokens_that_are_no_int32_integers_are_refused_everywhere(
     desk: Desk, tokens: object, call: str
@@ -112,6 +123,8 @@ def test_tokens_that_are_no_int32_integers_are_refused_everywhere(
         "open_request": lambda: cache.open_request("new", tokens),
         "append": lambda: desk.request.append(tokens),
         "insert": lambda: cache.insert(tokens, desk.raw[:4]),
+        "insert_after": lambda: cache.insert_after(desk.lease, tokens, desk.raw[:4]),
+        "advance": lambda: cache.advance(desk.lease, tokens, desk.raw[:4]),
     }
     error = refused(desk, InvalidArgument, calls[call])
     assert isinstance(error, ValueError)
@@ -133,6 +146,8 @@ NEGATIVE: dict[str, Call] = {
     "acquire": lambda d: d.cache.acquire(TREE, max_length=-1),
     "insert protected": lambda d: d.cache.insert([1, 2, 3, 4], d.raw[:4], protected_len=-4),
     "insert dead": lambda d: d.cache.insert([1, 2, 3, 4], d.raw[:4], swa_evicted_len=-4),
+    "insert_after dead": lambda d: d.cache.insert_after(d.lease, [9] * 4, d.raw[:4], swa_evicted_len=-4),
+    "advance dead": lambda d: d.cache.advance(d.lease, [9] * 4, d.raw[:4], swa_evicted_len=-4),
     "extend": lambda d: d.request.extend(-1),
     "computed": lambda d: d.request.computed(-1),
     "commit": lambda d: d.request.commit(-1),
@@ -248,6 +263,71 @@ BORDERS: dict[str, tuple[type[CacheError], Call]] = {
     "slots that are floats": (InvalidArgument, lambda d: d.cache.free(d.raw.astype(np.float64))),
     "slots of two dimensions": (InvalidArgument, lambda d: d.cache.free(d.raw.reshape(2, 4))),
 }
+
+
+Continuing = Callable[[HybridCache], Callable[..., object]]
+
+CONTINUING: dict[str, Continuing] = {
+    "insert_after": lambda cache: cache.insert_after,
+    "advance": lambda cache: cache.advance,
+}
+BEHIND_A_LEASE: dict[str, tuple[type[CacheError], Callable[[Desk, Callable[..., object]], object]]] = {
+    "part of a page": (UnalignedLength, lambda d, go: go(d.lease, [9] * 3, d.raw[:3])),
+    "halves of two pages": (UnalignedLength, lambda d, go: go(d.lease, [9] * 4, d.raw[2:6])),
+    "a page backwards": (UnalignedLength, lambda d, go: go(d.lease, [9] * 4, d.raw[:4][::-1].copy())),
+    "swa_evicted_len inside a page": (
+        UnalignedLength,
+        lambda d, go: go(d.lease, [9] * 8, d.raw, swa_evicted_len=10),
+    ),
+    "swa_evicted_len past the end": (
+        InvalidArgument,
+        lambda d, go: go(d.lease, [9] * 8, d.raw, swa_evicted_len=20),
+    ),
+    "swa_evicted_len past a lease that nothing continues": (
+        InvalidArgument,
+        lambda d, go: go(d.lease, [], [], swa_evicted_len=12),
+    ),
+    "fewer slots than tokens": (InvalidArgument, lambda d, go: go(d.lease, [9] * 8, d.raw[:4])),
+    "slots of the whole, not of what is new": (
+        InvalidArgument,
+        lambda d, go: go(d.lease, [9] * 4, np.concatenate([d.tree[:8], d.raw[:4]])),
+    ),
+    "slots that are floats": (InvalidArgument, lambda d, go: go(d.lease, [9] * 8, d.raw.astype(np.float64))),
+    "the tree's slots": (ForeignSlots, lambda d, go: go(d.lease, TREE[8:12], d.tree[8:12])),
+    "a request's slots": (ForeignSlots, lambda d, go: go(d.lease, [9] * 4, d.request.slots[:4])),
+    "the padding page": (ForeignSlots, lambda d, go: go(d.lease, [9] * 4, [0, 1, 2, 3])),
+    "a page past the pool": (ForeignSlots, lambda d, go: go(d.lease, [9] * 4, [400, 401, 402, 403])),
+    "a page twice": (DoubleFree, lambda d, go: go(d.lease, [9] * 8, np.concatenate([d.raw[:4], d.raw[:4]]))),
+    "a page freed already": (DoubleFree, lambda d, go: go(d.lease, [9] * 4, d.freed)),
+    "no SWA peer": (MissingSwa, lambda d, go: go(d.lease, [9] * 4, d.full_only)),
+    "no SWA peer over what is live": (MissingSwa, lambda d, go: go(d.lease, TREE[8:12], d.full_only)),
+    "a peer missing past the dead part": (
+        MissingSwa,
+        lambda d, go: go(d.lease, [9] * 12, np.concatenate([d.raw, d.full_only]), swa_evicted_len=12),
+    ),
+}
+
+
+@pytest.mark.parametrize("operation", CONTINUING)
+@pytest.mark.parametrize("name", BEHIND_A_LEASE)
+def test_what_may_not_continue_a_lease_is_refused_by_the_errors_of_insert(
+    desk: Desk, name: str, operation: str
+) -> None:
+    error, call = BEHIND_A_LEASE[name]
+    refused(desk, error, lambda: call(desk, CONTINUING[operation](desk.cache)))
+    with desk.cache.transaction("outer"):
+        before = desk.cache.digest()
+        with pytest.raises(error):
+            call(desk, CONTINUING[operation](desk.cache))
+        assert desk.cache.digest() == before
+    desk.cache.release(desk.lease)
+
+
+def test_peers_missing_before_the_dead_length_are_not_asked_for_behind_a_lease(desk: Desk) -> None:
+    slots = np.concatenate([desk.full_only, desk.raw])
+    advanced = desk.cache.advance(desk.lease, [9] * 12, slots, swa_evicted_len=12)
+    assert (advanced.lease.length, advanced.refused) == (20, 0)
+    assert list(desk.cache.swa_slots(advanced.lease.slots[8:12])) == [0] * 4
 
 
 @pytest.mark.parametrize("name", BORDERS)
@@ -407,6 +487,8 @@ def test_a_call_from_another_thread_is_refused_until_the_cache_is_handed_over(de
         lambda: desk.request.extend(1),
         lambda: desk.request.slide(),
         lambda: desk.cache.evict(full_tokens=4),
+        lambda: desk.cache.insert_after(desk.lease, [9] * 4, desk.raw[:4]),
+        lambda: desk.cache.advance(desk.lease, [9] * 4, desk.raw[:4]),
         lambda: desk.cache.hand_over(),
     ]
     before, journaled = desk.cache.digest(), len(desk.sink.transactions)

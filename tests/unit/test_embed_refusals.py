@@ -12,10 +12,11 @@ from transformers import CompileConfig, GenerationConfig
 from transformers.generation import ContinuousBatchingConfig
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.embed.transformers import UnsupportedSetup, shared_prefixes, support
+from kvledger.tools.embed.transformers import UnsupportedSetup, shared_prefixes
+from kvledger.tools.engine import library
 from tests.support.batching import run_batching, tiny_model
 
-SIZES: dict[str, Any] = {"page_size": 4, "full_tokens": 256, "swa_tokens": 128}
+SIZES: dict[str, Any] = {"page_size": 4, "full_tokens": 256, "swa_tokens": 128, "journal": None}
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def model() -> Any:
 def test_another_version_of_transformers_is_refused_and_the_tested_ones_named(
     installed: str, model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(support, "version", lambda _: installed)
-    with pytest.raises(UnsupportedSetup, match=rf"{installed} is installed.* tested with 5\.24\.x only"):
+    monkeypatch.setattr(library, "version", lambda _: installed)
+    with pytest.raises(UnsupportedSetup, match=rf"{installed} is installed, tested is 5\.24\.x only"):
         shared_prefixes(model, **SIZES)
 
 
@@ -38,7 +39,7 @@ def test_without_transformers_the_error_says_what_brings_it(
     def missing(_: str) -> str:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(support, "version", missing)
+    monkeypatch.setattr(library, "version", missing)
     with pytest.raises(UnsupportedSetup, match=r"pip install 'kvledger\[engine\]'"):
         shared_prefixes(model, **SIZES)
 
@@ -59,8 +60,8 @@ def test_a_model_that_is_not_hybrid_is_refused(changed: dict[str, Any], said: st
     config = copy.copy(model.config)
     for name, value in changed.items():
         object.__setattr__(config, name, value)
-
-    other = SimpleNamespace(dtype=model.dtype, device=model.device, config=config)
+    other = copy.copy(model)
+    other.config = config
     with pytest.raises(UnsupportedSetup, match=said):
         shared_prefixes(other, **SIZES)
 
@@ -94,7 +95,7 @@ def test_sizes_in_which_no_request_gets_on_are_refused(sizes: dict[str, int], sa
 def test_the_smallest_swa_pool_that_is_accepted_serves_a_request_longer_than_it(model: Any) -> None:
     prompt = [7 + token % 50 for token in range(90)]
     alone = run_batching(model, [prompt])
-    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=32, poison=True):
+    with shared_prefixes(model, page_size=4, full_tokens=256, swa_tokens=32, poison=True, journal=None):
         shared = run_batching(model, [prompt])
     assert shared.tokens == alone.tokens
 
@@ -166,7 +167,7 @@ def test_a_model_with_a_manager_of_its_own_is_refused_and_nothing_is_recorded(
     monkeypatch.setattr(model, "_cached_continuous_batching_manager", object(), raising=False)
     with (
         pytest.raises(UnsupportedSetup, match="destroy_cached_continuous_batching_manager"),
-        shared_prefixes(model, **SIZES, journal=tmp_path / "run.db"),
+        shared_prefixes(model, **(SIZES | {"journal": tmp_path / "run.db"})),
     ):
         pass
     assert not (tmp_path / "run.db").exists()

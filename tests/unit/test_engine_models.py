@@ -1,22 +1,18 @@
 """The engine's models, what their logits are held against, and the workload that is thinned for them."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.engine.forward import ModelForward
+from kvledger.tools.engine.forward import ModelForward, fit
+from kvledger.tools.engine.hybrid import layout_of, window_of
+from kvledger.tools.engine.library import UnsupportedSetup
 from kvledger.tools.engine.logits import LogitsCheck, run_alone
-from kvledger.tools.engine.models import (
-    ARCHITECTURES,
-    WINDOW,
-    build_model,
-    layout_by_name,
-    layout_of,
-    window_of,
-)
+from kvledger.tools.engine.models import ARCHITECTURES, WINDOW, build_model, layout_by_name
 from kvledger.tools.engine.workload import ThinnedWorkload
 from kvledger.tools.workload import WorkRequest, builtin_workload
 from kvledger.tools.workload.spec import Tokens
@@ -75,12 +71,54 @@ def test_one_token_more_or_less_in_the_window_shows_as_clearly(name: str) -> Non
     assert (short - right).abs().amax(dim=1).min() > 0.05
 
 
-def test_a_model_with_layers_of_another_kind_is_refused() -> None:
-    config = SimpleNamespace(layer_types=["full_attention", "linear_attention"])
-    with pytest.raises(InvalidArgument, match="linear_attention"):
-        layout_of(config, dtype="float32")
-    with pytest.raises(InvalidArgument, match="no kind"):
-        layout_of(SimpleNamespace(), dtype="float32")
+def described(**changed: Any) -> SimpleNamespace:
+    """What a configuration says that leaves the shape of its KV to the defaults of `transformers`."""
+    said = {
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 16,
+        "num_attention_heads": 4,
+        "hidden_size": 64,
+    }
+    return SimpleNamespace(**(said | changed))
+
+
+@pytest.mark.parametrize(
+    ("changed", "kv_heads", "head_dim"),
+    [
+        ({}, 4, 16),
+        ({"num_key_value_heads": None, "head_dim": None}, 4, 16),
+        ({"num_key_value_heads": 2}, 2, 16),
+        ({"head_dim": 8}, 4, 8),
+    ],
+)
+def test_a_configuration_that_names_no_kv_heads_or_head_dim_has_those_of_its_queries(
+    changed: dict[str, Any], kv_heads: int, head_dim: int
+) -> None:
+    layout = layout_of(described(**changed), dtype="float32")
+    assert (layout.kv_heads, layout.head_dim) == (kv_heads, head_dim)
+    assert (layout.swa_layers, layout.full_layers) == ((0,), (1,))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"layer_types": ["full_attention", "linear_attention"]}, r"kinds \['linear_attention'\]"),
+        ({"layer_types": None}, "without both full and sliding layers"),
+        ({"layer_types": ["full_attention"] * 2}, "without both full and sliding layers"),
+        ({"layer_types": ["sliding_attention"] * 2}, "without both full and sliding layers"),
+        ({"sliding_window": None}, "sliding_window=None"),
+        ({"sliding_window": 1}, "sliding_window=1"),
+        ({"num_kv_shared_layers": 1}, "KV of other layers"),
+    ],
+)
+def test_a_model_that_is_not_hybrid_is_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(UnsupportedSetup, match=said):
+        layout_of(described(**changed), dtype="float32")
+
+
+def test_kv_of_a_dtype_that_the_pools_do_not_hold_is_refused() -> None:
+    with pytest.raises(UnsupportedSetup, match="KV of dtype float8_e4m3fn"):
+        layout_of(described(), dtype="float8_e4m3fn")
 
 
 def test_a_name_that_is_no_model_is_refused_with_those_that_are() -> None:
@@ -92,7 +130,14 @@ def test_a_cache_for_kv_of_another_shape_is_refused() -> None:
     layout = layout_by_name("gemma3-tiny").model_copy(update={"head_dim": 8})
     cache = open_cache(page=4, window=15, layout=layout)[0]
     with pytest.raises(InvalidArgument, match="the model's KV is"):
-        ModelForward(cache, build_model("gemma3-tiny"), check=None)
+        fit(build_model("gemma3-tiny"), cache.config)
+
+
+def test_a_model_that_was_fitted_to_another_cache_is_refused() -> None:
+    cache = open_cache(page=4, window=15, layout=layout_by_name("gemma3-tiny"))[0]
+    fitted = fit(build_model("gemma3-tiny"), cache.config.model_copy(update={"page_size": 8}))
+    with pytest.raises(InvalidArgument, match="fitted to another configuration"):
+        ModelForward(cache, fitted, check=None)
 
 
 def zeros(tokens: Tokens, positions: list[int]) -> torch.Tensor:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from kvledger.core import CacheConfig, HybridCache, KVLayout
+from kvledger.core import commit as commit_module
 from kvledger.core.device_pools import DevicePools
-from kvledger.core.errors import InvalidArgument, InvariantViolation
+from kvledger.core.errors import InvalidArgument, InvariantViolation, KVUnreadable
 from kvledger.core.events import (
     CacheOpened,
     Event,
@@ -20,6 +21,7 @@ from kvledger.core.events import (
     Pages,
 )
 from kvledger.core.insertion import Insertion
+from kvledger.core.node import Node
 from kvledger.core.pools import Fingerprints, KVFingerprinter, PoolChanges
 from kvledger.core.sinks import MemorySink
 from tests.property.side_by_side import ONE_NUMBER, fill_with_noise
@@ -174,6 +176,30 @@ def test_recoveries_under_a_lock_are_fingerprinted_after_the_insert_in_one_call(
     Witness(look.cache, look.sink).verdict()
 
 
+@pytest.mark.interpreted
+def test_a_recovery_that_a_commit_undoes_again_is_not_fingerprinted(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Looking()
+    request = look.cache.open_request("r1", [*TOKENS, 7])
+    request.extend(len(TOKENS) + 1)
+    request.computed()
+    look.insert(TOKENS)
+    look.cache.release_swa(look.cache.acquire(TOKENS))
+    look.cache.evict(swa_tokens=5 * PAGE)
+    look.looks()
+
+    def short(insertion: Insertion, *_: object) -> tuple[int, Node | None]:
+        """As if the match ended with the first of the two nodes that the insert brings back."""
+        first, second = insertion.steps
+        assert (first.end, second.end) == (4, 5)
+        return first.end, first.node
+
+    monkeypatch.setattr(commit_module, "_accepted", short)
+    committed = request.commit()
+    assert (committed.length, committed.refused) == (4 * PAGE, PAGE)
+    recovered = [node for node, reason, _ in look.looks() if reason == "recovered"]
+    assert recovered == [1]
+
+
 def test_a_recovery_that_is_skipped_is_not_fingerprinted() -> None:
     look = Looking(policy="skip")
     recover(look)
@@ -189,6 +215,7 @@ def test_a_tombstone_without_a_lock_is_recovered_without_a_fingerprint() -> None
     assert look.looks() == []
 
 
+@pytest.mark.interpreted
 def test_a_recovery_that_replaces_locked_full_is_fingerprinted_with_what_it_put_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -323,14 +350,14 @@ def broken_memory(full: Pages, swa: Pages) -> Fingerprints:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (broken_memory, RuntimeError),
+        (broken_memory, KVUnreadable),
         (lambda full, swa: None, InvariantViolation),
         (lambda full, swa: np.zeros((len(full), 2), np.int64), InvariantViolation),
         (lambda full, swa: np.zeros((len(full) + 1, 2), np.uint64), InvariantViolation),
         (lambda full, swa: np.zeros(len(full), np.uint64), InvariantViolation),
     ],
 )
-def test_a_memory_that_fails_or_answers_nonsense_undoes_the_operation(
+def test_a_lock_is_refused_where_the_memory_fails_or_answers_nonsense(
     answer: Callable[[Pages, Pages], Any], error: type[Exception]
 ) -> None:
     sink = MemorySink()

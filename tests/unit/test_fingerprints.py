@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from kvledger.core import HybridCache, KVLayout
+from kvledger.core import HybridCache, KVLayout, kv_checksum
 from kvledger.core.errors import ForeignSlots, InvalidArgument
-from kvledger.core.kv_checksum import KVChecksum, odd
+from kvledger.core.kv_checksum import KVChecksum, _DeviceSums, odd
 from tests.support.witness import open_cache
 
 LAYOUT = KVLayout(full_layers=(0, 2), swa_layers=(1,), kv_heads=2, head_dim=3)
@@ -97,27 +97,98 @@ def test_a_page_without_an_swa_peer_has_no_checksum_on_that_side() -> None:
     assert (np.delete(after, 1, axis=0) == np.delete(before, 1, axis=0)).all()
 
 
-def test_many_pages_are_summed_in_parts_and_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, pages = filled()
-    cache.pool.k[0][:] = torch.rand_like(cache.pool.k[0])
-    whole = cache.pool.fingerprint(pages)
-    monkeypatch.setattr("kvledger.core.kv_checksum.CHUNK_WORDS", 50)
-    assert (cache.pool.fingerprint(pages) == whole).all()
-    assert len(np.unique(whole[:, 0])) == 5
+def said(block: torch.Tensor, page_size: int, page: int) -> int:
+    """The checksum of a page as its description says it, word by word."""
+    total = 1
+    for number, tensor in enumerate(block):
+        part = tensor[page * page_size : (page + 1) * page_size].contiguous().view(torch.uint8)
+        data = part.numpy().tobytes()
+        data += b"\0" * (-len(data) % 4)
+        words = np.frombuffer(data, dtype="<u4").tolist()
+        factors = odd(0, len(words)).tolist()
+        factor = int(odd(2**32 + number, 1)[0])
+        total += sum(word * place for word, place in zip(words, factors, strict=True)) * factor
+    return total % 2**64
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_a_checksum_is_the_sum_that_its_description_says(dtype: torch.dtype) -> None:
-    tensors = [torch.tensor([[1.0, -2.5], [0.0, -0.0]], dtype=dtype), torch.full((2, 2), -3.0, dtype=dtype)]
-    checksum = KVChecksum(2, dtype=dtype, device=torch.device("cpu"))
-    for page, found in enumerate(checksum.of(tensors, torch.tensor([0, 1])).tolist()):
-        wanted = 1
-        for number, tensor in enumerate(tensors):
-            word = np.int16 if dtype == torch.bfloat16 else np.int32
-            words = np.frombuffer(tensor[page].view(torch.uint8).numpy().tobytes(), dtype=word)
-            factor = int(odd(2**32 + number, 1)[0])
-            wanted += sum(int(one) * int(odd(place, 1)[0]) * factor for place, one in enumerate(words))
-        assert found == wanted % 2**64
+def noise(dtype: torch.dtype, *, tensors: int, slots: int, numbers: int) -> torch.Tensor:
+    """KV that is any bytes, the numbers that are none and those below zero too."""
+    generator = torch.Generator().manual_seed(0)
+    size = tensors * slots * numbers * dtype.itemsize
+    data = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=generator)
+    return data.view(dtype).view(tensors, slots, 1, numbers)
+
+
+IN_A_ROW, TWO_RUNS, SCATTERED = np.arange(1, 8), np.array([4, 5, 6, 1, 2]), np.array([5, 1, 2, 7, 0, 4])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(("page_size", "numbers"), [(1, 1), (3, 1), (2, 1), (1, 6), (4, 5), (2, 64)])
+@pytest.mark.parametrize(
+    "pages", [IN_A_ROW, TWO_RUNS, SCATTERED, SCATTERED[:1]], ids=["row", "runs", "mixed", "one"]
+)
+@pytest.mark.parametrize("at_once", [1, 40, 2**17])
+def test_a_checksum_is_the_sum_that_its_description_says(
+    dtype: torch.dtype,
+    page_size: int,
+    numbers: int,
+    pages: np.ndarray,
+    at_once: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kv_checksum, "HOST_WORDS", at_once)
+    monkeypatch.setattr(kv_checksum, "DEVICE_WORDS", at_once)
+    monkeypatch.setattr(kv_checksum, "DEVICE_PAGES", 4)
+    block = noise(dtype, tensors=3, slots=8 * page_size, numbers=numbers)
+    wanted = [said(block, page_size, page) for page in pages.tolist()]
+    assert KVChecksum(block, page_size=page_size).of(pages).tolist() == wanted
+    size = page_size * numbers * dtype.itemsize
+    assert _DeviceSums(block, pages=8, size=size).of(pages).tolist() == wanted
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_device_comes_to_the_same_sums_as_a_processor(dtype: torch.dtype) -> None:
+    block = noise(dtype, tensors=6, slots=64 * 16, numbers=512)
+    pages = np.random.Generator(np.random.PCG64(0)).permutation(64)
+    found = KVChecksum(block.cuda(), page_size=16).of(pages)
+    assert found.tolist() == KVChecksum(block, page_size=16).of(pages).tolist()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_what_another_stream_is_still_writing_is_waited_for() -> None:
+    block = torch.zeros((2, 64, 1, 64), device="cuda")
+    checksum = KVChecksum(block, page_size=16)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(100_000_000)
+        block.fill_(1.0)
+    found = checksum.of(np.arange(4))
+    assert found.tolist() == KVChecksum(torch.ones((2, 64, 1, 64)), page_size=16).of(np.arange(4)).tolist()
+
+
+def test_a_page_that_is_named_again_and_again_is_summed_each_time() -> None:
+    block = noise(torch.bfloat16, tensors=3, slots=8, numbers=32)
+    pages = np.array([1, 1, 3] * 40)
+    for sums in (KVChecksum(block, page_size=2), _DeviceSums(block, pages=4, size=128)):
+        assert sums.of(pages).tolist() == sums.of(pages[:3]).tolist() * 40
+
+
+def test_what_sums_take_room_for_is_allocated_before_the_first_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    block = noise(torch.bfloat16, tensors=4, slots=64, numbers=16)
+    checksum = _DeviceSums(block, pages=16, size=4 * 16 * 2)
+    before = checksum.of(np.arange(16))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    for name in ("empty", "zeros", "ones", "full", "tensor"):
+        monkeypatch.setattr(torch, name, refuse)
+    assert (checksum.of(np.arange(16)) == before).all()
 
 
 def test_the_factors_are_odd_fixed_and_different() -> None:

@@ -31,7 +31,7 @@ def test_what_it_hands_on_is_what_the_store_holds(store: str, how: dict[str, obj
         with journal.record(**how) as recorder:  # type: ignore[arg-type]
             recorder.subscribe(bus)
             for count, record in enumerate(small_run(20)):
-                recorder.begin()
+                recorder.begin_transaction()
                 recorder.append(record)
                 if count % 7 == 0:
                     recorder.flush()

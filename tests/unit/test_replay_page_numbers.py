@@ -4,8 +4,9 @@ import pytest
 
 from kvledger.core.events import PagesAllocated
 from kvledger.journal.effects import EFFECTS
+from kvledger.journal.fits import ReplayError
 from kvledger.journal.replay import open_state
-from kvledger.journal.structure import STRUCTURE, ReplayError
+from kvledger.journal.structure import STRUCTURE
 from tests.support.stored_events import opened, pages
 
 POOL_PAGES = 64

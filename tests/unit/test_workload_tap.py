@@ -82,10 +82,10 @@ def test_a_beginning_is_passed_on_to_a_sink_that_wants_to_hear_of_it() -> None:
     class Listener(MemorySink):
         begun = 0
 
-        def begin(self) -> None:
+        def begin_transaction(self) -> None:
             self.begun += 1
 
     inner = Listener()
     for sink in (TapSink(inner, Meter()), TapSink(MemorySink(), Meter()), TapSink(None, Meter())):
-        sink.begin()
+        sink.begin_transaction()
     assert inner.begun == 1

@@ -3,23 +3,27 @@
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from kvledger.core import COMPILED
+
 
 class Environment(BaseModel):
-    """Machine and versions."""
+    """Machine, versions, and which of the two cores ran."""
 
     model_config = ConfigDict(frozen=True)
 
     cpu: str
     system: str
     python: str
+    core: Literal["compiled", "interpreted"]
     versions: dict[str, str]
 
     def __str__(self) -> str:
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
-        return f"{self.cpu}, {self.system}, Python {self.python}, {versions}"
+        return f"{self.cpu}, {self.system}, Python {self.python}, {self.core} core, {versions}"
 
 
 def environment() -> Environment:
@@ -28,6 +32,7 @@ def environment() -> Environment:
         cpu=_cpu_name(),
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
+        core="compiled" if COMPILED else "interpreted",
         versions={name: version(name) for name in ("kvledger", "numpy", "torch", "sqlalchemy")},
     )
 

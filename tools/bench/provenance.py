@@ -4,7 +4,9 @@ A real model serves the built-in workload, thinned for it, twice per dtype: as i
 each request, so that nothing is shared. Each request's logits are compared with those of the same model, in
 the same dtype, run alone and without a cache. Requests that read a mixed node in some forward stand apart
 from those that never did, and beside what they themselves come to where nothing is shared: batches and
-chunks of other shapes round otherwise, with or without a cache.
+chunks of other shapes round otherwise, with or without a cache. Whoever read no more of a mixed node than
+its Full KV, because its SWA lay behind the window, read one request's KV after all: those that read its SWA
+too are counted once more by themselves.
 """
 
 import math
@@ -18,9 +20,10 @@ from pydantic import BaseModel, ConfigDict
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.engine.differences import Difference, total
-from kvledger.tools.engine.forward import ModelForward
+from kvledger.tools.engine.forward import ModelForward, fit
+from kvledger.tools.engine.hybrid import DType
 from kvledger.tools.engine.logits import LogitsCheck, run_alone
-from kvledger.tools.engine.models import DType, build_model, layout_by_name
+from kvledger.tools.engine.models import build_model, layout_by_name
 from kvledger.tools.engine.workload import VOCABULARY, ThinnedWorkload
 from kvledger.tools.meter import Meter
 from kvledger.tools.presets import ENGINE
@@ -35,8 +38,8 @@ from kvledger.tools.workload import Workload, WorkRequest, builtin_workload
 
 DTYPES: tuple[DType, ...] = ("float32", "bfloat16")
 
-
 MIXED = "mixed nodes"
+IN_WINDOW = "of these, SWA of them"
 OTHERS = "no mixed node"
 UNSHARED = "the first, nothing shared"
 
@@ -60,7 +63,8 @@ class ProvenanceFigure(BaseModel):
 
 
 class ProvenanceReport(BaseModel):
-    """Per dtype: requests that read mixed nodes, those that read none, and the first with nothing shared."""
+    """Per dtype: requests that read mixed nodes, those of them that read SWA there, those that read none, and
+    the first with nothing shared."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -76,12 +80,17 @@ class ProvenanceReport(BaseModel):
 
 
 class MixedReads:
-    """A forward that notes which requests read KV of a mixed node, and passes everything on."""
+    """A forward that notes which requests read KV of a mixed node, and passes everything on.
+
+    `readers` read Full KV of one, and `window_readers` of them its SWA KV as well, which nobody does once the
+    node lies behind the window before what is computed.
+    """
 
     def __init__(self, cache: HybridCache, inner: ModelForward) -> None:
         self._cache = cache
         self._inner = inner
         self.readers: set[str] = set()
+        self.window_readers: set[str] = set()
 
     def prepare(self, job: Job) -> None:
         """Passed on."""
@@ -89,14 +98,17 @@ class MixedReads:
 
     def run(self, batch: Sequence[Work]) -> None:
         """Look at what lies in each row, then compute. O(nodes + slots of the batch)."""
-        page = self._cache.config.page_size
+        page, window = self._cache.config.page_size, self._cache.config.sliding_window
         mixed = np.zeros(self._cache.config.full_pages + 1, dtype=bool)
         for node in self._cache.nodes():
             if node.swa_slots is not None and node.full_origin != node.swa_origin:
                 mixed[node.full_slots // page] = True
         for work in batch:
-            if mixed[work.job.row[: work.end] // page].any():
+            touched = mixed[work.job.row[: work.end] // page]
+            if touched.any():
                 self.readers.add(work.job.name)
+            if touched[max(0, work.start - window) :].any():
+                self.window_readers.add(work.job.name)
         self._inner.run(batch)
 
     def leave(self, job: Job) -> None:
@@ -121,12 +133,14 @@ def bench_provenance(
             shared = _served(model, dtype, workload, progress)
             apart = _served(model, dtype, _Apart(workload), progress)
             locked = shared.recoveries_locked
-            for read, served, wanted in (
-                (MIXED, shared, True),
-                (OTHERS, shared, False),
-                (UNSHARED, apart, True),
+            everybody = {one.request_id for one in shared.differences}
+            for read, served, whose in (
+                (MIXED, shared, shared.readers),
+                (IN_WINDOW, shared, shared.window_readers),
+                (OTHERS, shared, everybody - shared.readers),
+                (UNSHARED, apart, shared.readers),
             ):
-                chosen = [one for one in served.differences if (one.request_id in shared.readers) is wanted]
+                chosen = [one for one in served.differences if one.request_id in whose]
                 figures.append(_figure(dtype, read, chosen))
     return ProvenanceReport(
         environment=environment(),
@@ -158,6 +172,7 @@ class _Apart:
 class _Served:
     differences: Sequence[Difference]
     readers: set[str]
+    window_readers: set[str]
     recoveries_locked: int
 
 
@@ -173,7 +188,7 @@ def _served(name: str, dtype: DType, workload: Workload, progress: Progress | No
     model = build_model(name, window=ENGINE.window, dtype=dtype)
     # No difference is too large here: they are what is asked for.
     check = LogitsCheck(run_alone(model), bar=math.inf)
-    forward = MixedReads(cache, ModelForward(cache, model, check=check))
+    forward = MixedReads(cache, ModelForward(cache, fit(model, config), check=check))
     meter = Meter()
     scheduler = Scheduler(
         cache,
@@ -187,7 +202,9 @@ def _served(name: str, dtype: DType, workload: Workload, progress: Progress | No
         flush=lambda: None,
     )
     scheduler.run(workload, progress=progress)
-    return _Served(check.differences, forward.readers, cache.stats().recoveries_locked)
+    return _Served(
+        check.differences, forward.readers, forward.window_readers, cache.stats().recoveries_locked
+    )
 
 
 def _figure(dtype: str, read: str, chosen: Sequence[Difference]) -> ProvenanceFigure:

@@ -5,13 +5,14 @@ as often as a measurement wants, with nothing of the cache in its time.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from kvledger.core import CacheConfig, HybridCache
+from kvledger.core.events import Event
 from kvledger.core.sinks import EventSink, MemorySink, TransactionRecord
 from kvledger.tools.meter import Meter
 from kvledger.tools.presets import BUILTIN, TRACE, Preset
@@ -77,10 +78,14 @@ def recorded(work: Traffic) -> list[TransactionRecord]:
 
 def pages_named(transactions: Sequence[TransactionRecord]) -> int:
     """How many pages the events name: what a replay has to move."""
+    return sum(pages_in(record.events) for record in transactions)
+
+
+def pages_in(events: Iterable[Event]) -> int:
+    """How many pages these events name."""
     return sum(
         value.size
-        for record in transactions
-        for event in record.events
+        for event in events
         for value in (getattr(event, field.name) for field in dataclasses.fields(event))
         if isinstance(value, np.ndarray)
     )

@@ -44,8 +44,8 @@ def audit_command(
 
     Exit status: 0 pass, 1 violation, or a part that could not be verified; 2 could not run.
     """
+    from kvledger.journal.chain_check import open_anchor
     from kvledger.tools.auditing import Evidence, audit_chain, audit_stored
-    from kvledger.tools.chain import open_anchor
 
     kept = None
     if anchor is not None:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from kvledger.tools.cli.bench_hits import bench_hits_command
+from kvledger.tools.cli.bench_replay import bench_replay_command
+from kvledger.tools.cli.bench_size import bench_memory_command, bench_scale_command
 from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
 from kvledger.tools.cli.run import ModelChoice
 
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from kvledger.tools.bench.trace import TraceReport
 
 bench_app = typer.Typer(help="Measure what the cache and its journal cost.")
+bench_app.command("replay")(bench_replay_command)
+bench_app.command("hits")(bench_hits_command)
+bench_app.command("scale")(bench_scale_command)
+bench_app.command("memory")(bench_memory_command)
 
 SeedOption = typer.Option("--seed", min=0, help="Names the built-in workload.")
 TraceOption = typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")

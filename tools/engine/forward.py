@@ -6,37 +6,67 @@ logits say, so that two runs compare position by position. What is sampled is lo
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from kvledger.core import CacheConfig, HybridCache
+from kvledger.core import CacheConfig, HybridCache, KVLayout
 from kvledger.core.errors import InvalidArgument
+from kvledger.tools.engine.hybrid import layout_of_model, window_of
 from kvledger.tools.engine.logits import LogitsCheck
-from kvledger.tools.engine.models import dtype_name, layout_of, window_of
 from kvledger.tools.engine.paged import PagedCache
 from kvledger.tools.scheduler.forward import Work
 from kvledger.tools.scheduler.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class FittedModel:
+    """A model, and the configuration of a cache that keeps what it reads; `fit` makes it."""
+
+    model: Any
+    config: CacheConfig
+    layout: KVLayout
+    window: int
+
+
+def fit(model: Any, config: CacheConfig) -> FittedModel:
+    """Hold a configuration to a model, once, before anything is built or recorded for it.
+
+    InvalidArgument for a cache for KV of another shape, or one that lets go of tokens which the model still
+    reads.
+    """
+    layout = layout_of_model(model)
+    if config.layout != layout:
+        raise InvalidArgument(f"the model's KV is {layout!r}, the cache's {config.layout!r}")
+    window = window_of(model.config.get_text_config())
+    if config.sliding_window < window:
+        raise InvalidArgument(
+            f"the model attends to {window} earlier tokens (sliding_window - 1), the cache keeps "
+            f"{config.sliding_window}"
+        )
+    return FittedModel(model, config, layout, window)
 
 
 class ModelForward:
     """Runs a causal model of transformers over the pools of a cache that was built for it.
 
     With `poison` (the default) no slot that belongs to nobody holds a number, and neither does the rest of a
-    page that a request has begun. `check` hears the logits of every sampled position. InvalidArgument where
-    the cache keeps a shorter window than the model reads, or KV of another shape.
+    page that a request has begun. `check` hears the logits of every sampled position. InvalidArgument for a
+    model that was fitted to another configuration than the cache's.
     """
 
     def __init__(
-        self, cache: HybridCache, model: Any, *, check: LogitsCheck | None, poison: bool = True
+        self, cache: HybridCache, fitted: FittedModel, *, check: LogitsCheck | None, poison: bool = True
     ) -> None:
-        self._dtype: torch.dtype = model.dtype
-        self._layout = layout_of(model.config, dtype=dtype_name(model))
-        self._window = window_of(model.config)
-        check_fits(model, cache.config)
+        if cache.config != fitted.config:
+            raise InvalidArgument("the model was fitted to another configuration than this cache's")
         self._cache = cache
-        self._model = model
+        self._model = fitted.model
+        self._dtype: torch.dtype = fitted.model.dtype
+        self._layout = fitted.layout
+        self._window = fitted.window
         self._check = check
         self._poison = poison
         if poison:
@@ -98,16 +128,3 @@ class ModelForward:
         nothing = torch.full(shape, float("nan"), dtype=self._dtype, device=self._cache.pool.device)
         for layer in self._layout.full_layers + self._layout.swa_layers:
             self._cache.pool.write(layer, slots, nothing, nothing)
-
-
-def check_fits(model: Any, config: CacheConfig) -> None:
-    """Refuse a cache for KV of another shape, or one that lets go of tokens which the model still reads."""
-    layout = layout_of(model.config, dtype=dtype_name(model))
-    if config.layout != layout:
-        raise InvalidArgument(f"the model's KV is {layout!r}, the cache's {config.layout!r}")
-    window = window_of(model.config)
-    if config.sliding_window < window:
-        raise InvalidArgument(
-            f"the model attends to {window} earlier tokens (sliding_window - 1), the cache keeps "
-            f"{config.sliding_window}"
-        )

@@ -1,12 +1,11 @@
 """Small models of real architectures, built from a configuration with seeded random weights.
 
 All have four layers that mix `sliding_attention` with `full_attention`, a vocabulary of 256 and float32
-weights unless told otherwise. A configuration with `sliding_window=n` attends to a token itself and the n - 1
-before it, so the cache's window of such a model is n - 1.
+weights unless told otherwise.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any
 
 import torch
 from transformers import (
@@ -20,15 +19,11 @@ from transformers import (
 
 from kvledger.core.config import KVLayout
 from kvledger.core.errors import InvalidArgument
+from kvledger.tools.engine.hybrid import FULL, SLIDING, DType, layout_of
 from kvledger.tools.engine.workload import VOCABULARY
-
-FULL = "full_attention"
-SLIDING = "sliding_attention"
 
 WINDOW = 15
 """Earlier tokens that a sliding layer attends to, unless asked otherwise: `sliding_window=16`."""
-
-DType = Literal["float16", "bfloat16", "float32", "float64"]
 
 WEIGHT_SEED = 0
 """Weights are the same in every run, whatever seed names its workload."""
@@ -104,35 +99,6 @@ def layout_by_name(name: str, *, dtype: DType = "float32") -> KVLayout:
     """The KV layout of a model of `ARCHITECTURES`, without building it."""
     config, _ = _described(name, WINDOW)
     return layout_of(config, dtype=dtype)
-
-
-def layout_of(config: Any, *, dtype: DType) -> KVLayout:
-    """The KV layout of a transformers configuration.
-
-    InvalidArgument for layers of any other kind than full and sliding attention.
-    """
-    kinds = list(getattr(config, "layer_types", None) or [])
-    others = set(kinds) - {FULL, SLIDING}
-    if not kinds or others:
-        found = ", ".join(sorted(others)) or "layers of no kind"
-        raise InvalidArgument(f"the engine needs layers of {FULL} and {SLIDING} alone, the model has {found}")
-    return KVLayout(
-        full_layers=tuple(layer for layer, kind in enumerate(kinds) if kind == FULL),
-        swa_layers=tuple(layer for layer, kind in enumerate(kinds) if kind == SLIDING),
-        kv_heads=config.num_key_value_heads,
-        head_dim=config.head_dim,
-        dtype=dtype,
-    )
-
-
-def dtype_name(model: Any) -> DType:
-    """The dtype of a model's weights, as `KVLayout` names it."""
-    return cast(DType, str(model.dtype).removeprefix("torch."))
-
-
-def window_of(config: Any) -> int:
-    """How many earlier tokens a sliding layer of a transformers configuration attends to."""
-    return int(config.sliding_window) - 1
 
 
 def _described(name: str, window: int) -> tuple[Any, type[Any]]:

@@ -25,5 +25,6 @@ export const KINDS = [
   "call_ignored",
   "mapping_set",
   "kv_fingerprinted",
+  "kv_unread",
   "events_dropped",
 ];

@@ -16,8 +16,13 @@ const way = new Latest();
 /** The search for the moment that was asked for last. */
 let finding = Promise.resolve();
 
-/** Ask for a seq; null is the newest. @param {number|null} seq @param {number|null} [event] */
+/**
+ * Ask for a seq; null is the newest. Whatever step is still looked up is forgotten: its answer would come
+ * after this wish and undo it.
+ * @param {number|null} seq @param {number|null} [event]
+ */
 export function goTo(seq, event = null) {
+  way.withdraw();
   change({ asked: seq, event });
 }
 

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { facts, make, table } from "./dom.js";
-import { clock, count, counted, origin, span, time } from "./format.js";
+import { capital, clock, count, counted, origin, span, time } from "./format.js";
 import { beforeLink, nodeLink, requestLink, runLinks, runText, seqLink } from "./links.js";
 import { HOLDS, holdOf, wordsOf } from "./node-state.js";
 import { pagedList } from "./paged.js";
@@ -16,8 +16,13 @@ const HISTORY_PAGE = 30;
  * @param {{signal: AbortSignal, before: {seq: number, values: Map<string, string>}, seq: number}} how
  */
 export async function tellNode(pick, { signal, before, seq }) {
-  const answer = await get(journalPath(`/nodes/${pick.id}`), { at: seq }, { signal });
+  const answer = await get(journalPath(`/nodes/${pick.id}`), { at: seq, absent: "tell" }, { signal });
   const history = await nodeHistory(pick.id, signal);
+  if (answer.absent) {
+    // What was told before stays the state to compare with, for when it is there again.
+    const elements = [missing(answer.sentence), make("h3", {}, "History"), ...history];
+    return { values: before.values, elements };
+  }
   const values = valuesOf(answer);
   const mark = (key) => changedSince(before, values, key);
   return {
@@ -37,6 +42,11 @@ export async function tellNode(pick, { signal, before, seq }) {
       ...history,
     ],
   };
+}
+
+/** That what is selected is not there at this seq. @param {string} sentence */
+export function missing(sentence) {
+  return make("p", { class: "quiet", id: "side-missing" }, capital(sentence));
 }
 
 /** What may differ from one state to the next, as text to compare. */

@@ -1,10 +1,10 @@
 /** One open request: its row, its lock, what happened in its name. */
 
-import { Problem, get } from "./api.js";
+import { get } from "./api.js";
 import { facts, make } from "./dom.js";
 import { count, counted, span } from "./format.js";
 import { nodeLink, runLinks, seqLink } from "./links.js";
-import { eventItem } from "./node-panel.js";
+import { eventItem, missing } from "./node-panel.js";
 import { pagedList } from "./paged.js";
 import { journalPath } from "./state.js";
 
@@ -26,7 +26,7 @@ export async function tellRequest(pick, { signal, seq }) {
     elements: [
       ...(now
         ? [aboutOpen(now)]
-        : [make("p", { class: "quiet", id: "side-missing" }, "It is not open at this seq.")]),
+        : [missing("It is not open at this seq.")]),
       make("h3", {}, "History"),
       ...history,
     ],
@@ -35,12 +35,8 @@ export async function tellRequest(pick, { signal, seq }) {
 
 /** The request as it stands, or null where it is not open at this seq; its history tells the rest. */
 async function openAt(id, seq, signal) {
-  try {
-    return await get(journalPath(`/requests/${id}`), { at: seq }, { signal });
-  } catch (error) {
-    if (error instanceof Problem && error.status === 404) return null;
-    throw error;
-  }
+  const answer = await get(journalPath(`/requests/${id}`), { at: seq, absent: "tell" }, { signal });
+  return answer.absent ? null : answer;
 }
 
 function aboutOpen({ request, row }) {

@@ -6,7 +6,7 @@
 import { Latest, Problem } from "./api.js";
 import { byId, make } from "./dom.js";
 import { count } from "./format.js";
-import { nodeHistory, tellNode } from "./node-panel.js";
+import { missing, nodeHistory, tellNode } from "./node-panel.js";
 import { report, settle } from "./notices.js";
 import { tellRequest } from "./request-panel.js";
 import { tellSlot } from "./slot-panel.js";
@@ -44,14 +44,11 @@ async function tell() {
     told = { name, seq: shownSeq(), values: panel.values ?? new Map() };
     replace(side, head(pick), panel.elements);
   } catch (error) {
-    // Not being there at this seq is an answer, not a failure: what is known is that, and the history.
+    // What cannot be known at this seq is no failure of the page: that is told, and the history.
     if (error instanceof Problem && [404, 409, 410].includes(error.status)) {
       told = { ...before, seq: shownSeq() };
       const history = pick.type === "node" ? await historyOf(pick.id) : [];
-      replace(side, head(pick), [
-        make("p", { class: "quiet", id: "side-missing" }, error.message),
-        ...history,
-      ]);
+      replace(side, head(pick), [missing(error.message), ...history]);
     } else {
       report(ABOUT, error);
     }

@@ -88,10 +88,13 @@ export async function toMark(direction) {
   stop();
   if (!look.info?.last_seq || !look.shown) return;
   const here = look.event ?? look.shown.at.seq;
+  const { asked } = look;
   const [first, last] = direction > 0 ? [here + 1, look.info.last_seq] : [look.info.first_seq, here - 1];
   try {
     const seq = first <= last ? await findMark(first, last, direction) : null;
     settle("Marks");
+    // Who has gone elsewhere since does not want to be fetched back.
+    if (look.asked !== asked) return;
     if (seq === null) say("Marks", direction > 0 ? "There is no later mark." : "There is no earlier mark.");
     else await goToEvent(seq);
   } catch (error) {

@@ -14,6 +14,19 @@ const MOST_ROWS = 1000;
 /** Nodes of one answer: some ten times of what fits a screen in readable rows. */
 export const NODES_ASKED = 2000;
 const ANSWERS_KEPT = 48;
+/** The picture where the node that is the top of it is not there. */
+const NOTHING = {
+  first_row: 0,
+  rows: 0,
+  rows_total: 0,
+  nodes_total: 0,
+  tokens_total: 0,
+  end_max: 0,
+  truncated: false,
+  namespaces: [],
+  namespaces_total: 0,
+  nodes: [],
+};
 
 export class TreeData {
   constructor() {
@@ -61,6 +74,7 @@ export class TreeData {
       first_row: from,
       rows: Math.min(upto - from, MOST_ROWS),
       limit: NODES_ASKED,
+      absent: "tell",
     };
     const key = JSON.stringify([look.journal, query]);
     if (key === this.key) return false;
@@ -68,10 +82,9 @@ export class TreeData {
     try {
       const known = this.kept.get(key);
       if (known) this.latest.withdraw();
-      this.show(
-        known ?? (await this.latest.ask((signal) => get(journalPath("/tree"), query, { signal }))),
-        key,
-      );
+      const answer =
+        known ?? (await this.latest.ask((signal) => get(journalPath("/tree"), query, { signal })));
+      this.show(answer.absent ? { ...NOTHING, sentence: answer.sentence } : answer, key);
       return true;
     } catch (error) {
       // A question that failed may be asked again; one that a newer one replaced has set its own key.

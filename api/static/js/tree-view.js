@@ -143,10 +143,12 @@ export async function revealId(id) {
   // Rows of a filtered tree are not those that a node is told with.
   if (!known && (look.root !== null || look.namespace !== null)) return;
   try {
-    await reveal(known ?? (await get(journalPath(`/nodes/${id}`), { at: shownSeq() })).node);
-  } catch (error) {
+    const query = { at: shownSeq(), absent: "tell" };
+    const node = known ?? (await get(journalPath(`/nodes/${id}`), query)).node;
     // A node that is not in the tree at this seq is told about at the side, where its history is.
-    if (error.status !== 404) report("Tree", error);
+    if (node) await reveal(node);
+  } catch (error) {
+    report("Tree", error);
   }
 }
 

@@ -66,6 +66,8 @@
  * @property {string|null} sentence  why nothing is there, where that is to be told
  * @property {Brief[]} nodes
  *
+ * @typedef {{at: At, absent: true, sentence: string}} Absent  what is told where `absent=tell` was asked for
+ *
  * @typedef {object} EventOut
  * @property {number} seq
  * @property {boolean} undone

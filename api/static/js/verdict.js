@@ -23,6 +23,7 @@ export function tellVerdict(verdict) {
       make("span", {}, summary(verdict, found)),
     ),
     make("p", { class: "quiet small" }, `Tail: ${verdict.tail}.`),
+    ...verdict.notes.map((note) => make("p", { class: "quiet small note" }, `Note: ${note}.`)),
     ...(verdict.findings.length ? [findings(verdict.findings, found)] : []),
     ...(verdict.gaps.length ? [gaps(verdict.gaps)] : []),
     ...(verdict.locks_cut.length ? [cuts(verdict)] : []),

@@ -11,6 +11,6 @@
 
 from kvledger.tools.embed.transformers.report import PrefixReport
 from kvledger.tools.embed.transformers.sharing import SharedPrefixes, shared_prefixes
-from kvledger.tools.embed.transformers.support import UnsupportedSetup
+from kvledger.tools.engine.library import UnsupportedSetup
 
 __all__ = ["PrefixReport", "SharedPrefixes", "UnsupportedSetup", "shared_prefixes"]

@@ -20,18 +20,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from kvledger.core import HybridCache
 from kvledger.core.errors import InvalidArgument, OutOfSlots, TransactionError
 from kvledger.core.inputs import Slots
 from kvledger.core.requests import Request
-
-Tokens = npt.NDArray[np.int32]
-
-
-class RefusedRequest(InvalidArgument):
-    """A request that cannot be taken as it is: an id that is in use, or token ids that are none."""
+from kvledger.tools.embed.transformers.prompts import (
+    RefusedRequest,
+    Tokens,
+    check_runnable,
+    packed_prompt,
+)
 
 
 @dataclass(slots=True)
@@ -60,8 +59,9 @@ class BookCounts:
 class RequestBook:
     """Requests by the scheduler's ids. Any thread may call, one at a time for one request."""
 
-    def __init__(self, cache: HybridCache) -> None:
+    def __init__(self, cache: HybridCache, *, vocabulary: int) -> None:
         self.cache = cache
+        self._vocabulary = vocabulary
         self.counts = BookCounts()
         self.failure: Exception | None = None
         self._page_size = cache.config.page_size
@@ -73,6 +73,19 @@ class RequestBook:
         self._holder: int | None = None  # the thread that has the lock
 
     # Admission
+
+    def vet(self, request_id: str, prompt: Sequence[int]) -> None:
+        """Look at a request before it gets into the queue. RefusedRequest for one that could never run.
+
+        That is an id that is in use or is no name, and a prompt that is empty, longer than the Full pool, or
+        holds what is no token id of the model. One that comes back to the queue was looked at before.
+        """
+        with self._at_work():
+            tokens = packed_prompt(request_id, prompt)
+            if self._waiting(request_id, tokens) is None:
+                check_runnable(
+                    request_id, tokens, vocabulary=self._vocabulary, most=self.cache.config.full_tokens
+                )
 
     def match(self, request_id: str, prompt: Sequence[int], *, chunk: int) -> int:
         """Lock the longest reusable prefix of a waiting request; how many tokens need no prefill.
@@ -140,26 +153,31 @@ class RequestBook:
             (sizes.swa.free + sizes.swa.evictable) // page,
         )
 
-    def slots(self, request_id: str, *, start: int, end: int) -> Slots:
-        """Full slots of the tokens [start, end) of a request: int64[end - start]."""
+    def slots(self, request_id: str, *, end: int, swa_from: int) -> tuple[Slots, Slots]:
+        """Full slots of the tokens [0, end) of a request, and SWA slots of [swa_from, end), 0 for none."""
         with self._at_work():
-            return self._entries[request_id].request.slots_of(start, end)
+            full = self._entries[request_id].request.slots_of(0, end)
+            return full, self.cache.swa_slots(full[swa_from:])
 
     # Progress
 
-    def ran(self, request_id: str, *, upto: int, tokens: Sequence[int], finished: bool) -> None:
-        """A batch computed the KV of the first `upto` tokens; `tokens` are all there are, sampled ones too.
+    def ran(
+        self, request_id: str, *, upto: int, prefilled: int, generated: Sequence[int], finished: bool
+    ) -> None:
+        """A batch computed the KV of the first `upto` tokens: `prefilled` ones and all `generated` since.
 
-        Whole pages are published at once, so that requests which wait can share them.
+        Whole pages are published at once, so that requests which wait can share them. O(new tokens), and what
+        publishing a page costs.
         """
         with self._at_work():
             entry = self._entries[request_id]
             request = entry.request
             self._prefilling.pop(request_id, None)
+            before = request.computed_len // self._page_size
             request.computed(upto)
-            if upto - upto % self._page_size > request.protected_len:
+            if upto // self._page_size > before:
                 request.commit()
-            sampled = tokens[request.num_tokens :]
+            sampled = generated[request.num_tokens - prefilled :]
             if sampled:
                 request.append(np.asarray(sampled, dtype=np.int32))
             entry.finished = finished
@@ -246,13 +264,7 @@ class RequestBook:
         """The prompt as an array, made once for each list that the scheduler comes with."""
         known = self._packed.get(request_id)
         if known is None or known[0] is not prompt:
-            try:
-                packed = np.asarray(prompt, dtype=np.int32)
-            except (OverflowError, ValueError, TypeError) as error:
-                raise RefusedRequest(
-                    f"request {request_id!r} has tokens that are no int32: {error}"
-                ) from error
-            known = self._packed[request_id] = (prompt, packed)
+            known = self._packed[request_id] = (prompt, packed_prompt(request_id, prompt))
         return known[1]
 
     def _waiting(self, request_id: str, tokens: Tokens) -> Entry | None:

@@ -1,4 +1,4 @@
-"""The paged cache as the scheduler of `transformers` sees it, over a `RequestBook` and a `PagedMemory`.
+"""The paged cache as the scheduler of `transformers` sees it, over a `RequestBook` and its pools.
 
 It stands in the place of the scheduler's own class, and answers every call that the scheduler makes in
 the tested versions. Nothing of the class it derives from runs: being of that class is what counts,
@@ -17,10 +17,11 @@ from transformers.generation.continuous_batching.cache import PagedAttentionCach
 from transformers.generation.continuous_batching.requests import RequestState, RequestStatus
 
 from kvledger.core import KVLayout
+from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvariantViolation
 from kvledger.tools.embed.transformers.book import RequestBook
-from kvledger.tools.embed.transformers.memory import PagedMemory
-from kvledger.tools.embed.transformers.support import FULL, SLIDING, UnsupportedSetup
+from kvledger.tools.engine.hybrid import FULL, SLIDING
+from kvledger.tools.engine.library import UnsupportedSetup
 
 PADDING_SLOT = 0
 """Where an index that names no token points: into page 0, which nobody owns."""
@@ -59,18 +60,18 @@ class LedgerPagedCache(PagedAttentionCache):
     """One scheduler's view of the shared cache: made for each run of the scheduler, closed by none."""
 
     def __init__(
-        self, book: RequestBook, memory: PagedMemory, *, layout: KVLayout, window: int, batch_tokens: int
+        self, book: RequestBook, pools: DevicePools, *, layout: KVLayout, window: int, batch_tokens: int
     ) -> None:
         config = book.cache.config
         self._book = book
-        self._memory = memory
+        self._pools = pools
+        self._window = window
         self.device = torch.device(config.device)
         self.pool: Any = EvictedOnDemand()
         groups = (
             LayerGroup(book, index=0, layer_type=FULL, window=None),
             LayerGroup(book, index=1, layer_type=SLIDING, window=window),
         )
-        self._groups = groups
         self.cache_allocators: dict[str, Any] = {group.layer_type: group for group in groups}
         self._group_of = dict.fromkeys(layout.full_layers, groups[0]) | dict.fromkeys(
             layout.swa_layers, groups[1]
@@ -81,7 +82,7 @@ class LedgerPagedCache(PagedAttentionCache):
         self.read_cache_limit = None
         self.num_blocks = config.full_pages
         self.bytes_per_sector = sum(
-            tensor[: config.page_size].nbytes for tensor in (*memory.k.values(), *memory.v.values())
+            tensor[: config.page_size].nbytes for tensor in (*pools.k.values(), *pools.v.values())
         )
         # What it may and may not do.
         self.use_prefix_sharing = True
@@ -137,7 +138,8 @@ class LedgerPagedCache(PagedAttentionCache):
         self._book.ran(
             state.request_id,
             upto=state.position_offset,
-            tokens=state.initial_tokens + state.generated_tokens,
+            prefilled=len(state.initial_tokens),
+            generated=state.generated_tokens,
             finished=state.status == RequestStatus.FINISHED,
         )
 
@@ -169,22 +171,19 @@ class LedgerPagedCache(PagedAttentionCache):
         write_index: list[list[int]],
     ) -> None:
         """Add a request's slots to those that a batch reads and writes, per group of layers."""
-        slots = self._book.slots(request_id, start=0, end=past_length + query_length)
-        for group in self._groups:
-            first = 0
-            used = slots
-            if group.window is not None:
-                first = max(0, past_length - group.window)
-                used = self._memory.swa_slots(slots[first:])
-                dead = np.flatnonzero(used < self._memory.page_size)
-                if len(dead):
-                    sentence = (
-                        f"request {request_id!r} would read token {first + int(dead[0])}: its SWA is gone"
-                    )
-                    raise InvariantViolation([("row-safety", sentence)])
-            write_index[group.index].extend(used[past_length - first :].tolist())
+        near = max(0, past_length - self._window)
+        full, swa = self._book.slots(request_id, end=past_length + query_length, swa_from=near)
+        if not swa.all():
+            token = near + int(np.flatnonzero(swa == 0)[0])
+            sentence = f"request {request_id!r} would read token {token}: its SWA is gone"
+            raise InvariantViolation([("row-safety", sentence)])
+        for index, (used, first) in enumerate(((full, 0), (swa, near))):
+            write_index[index].extend(used[past_length - first :].tolist())
             if read_index is not None:
-                read_index[group.index].extend(used.tolist())
+                read_index[index].extend(used.tolist())
+        if self._pools.device.type == "cuda":
+            # The scheduler computes on a stream of its own, which waits for nothing that is done on this one.
+            torch.cuda.current_stream(self._pools.device).synchronize()
 
     @torch.compiler.disable
     def update(
@@ -200,7 +199,7 @@ class LedgerPagedCache(PagedAttentionCache):
         kwargs["max_length_k"] = kwargs["max_length_k"][group.layer_type]
         read, write = kwargs["read_index"][group.index], kwargs["write_index"][group.index]
         told = []
-        for stored, new in ((self._memory.k, key_states), (self._memory.v, value_states)):
+        for stored, new in ((self._pools.k, key_states), (self._pools.v, value_states)):
             stored[layer_idx].index_copy_(0, write, new.squeeze(0).transpose(0, 1))
             # No index means that no request of the batch has a past: what is new is all there is to read.
             told.append(new if not read.numel() else stored[layer_idx][read].transpose(0, 1).unsqueeze(0))

@@ -5,22 +5,29 @@ scheduler makes its manager. A manager made meanwhile builds its scheduler with 
 its own paged cache. Other models, and the installed package, stay as they are.
 """
 
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
 from types import FunctionType
 from typing import Any
 
 from kvledger.core import KVLayout
+from kvledger.core.device_pools import DevicePools
 from kvledger.journal.recorder import Recorder
 from kvledger.tools.embed.transformers.book import RequestBook
-from kvledger.tools.embed.transformers.memory import PagedMemory
+from kvledger.tools.embed.transformers.prompts import RefusedRequest
 from kvledger.tools.embed.transformers.support import (
     DEFAULT_BATCH_TOKENS,
-    UnsupportedSetup,
+    check_attention,
     check_generation,
     chunk_limit,
     plain_batching,
 )
+from kvledger.tools.engine.library import UnsupportedSetup
 
 _ATTRIBUTE = "init_continuous_batching"
+
+ONE_MANAGER = "one manager at a time shares a model's prefixes: stop the other first"
 
 
 class Seam:
@@ -30,17 +37,19 @@ class Seam:
         self,
         model: Any,
         book: RequestBook,
-        memory: PagedMemory,
+        pools: DevicePools,
         *,
         layout: KVLayout,
         flush_each_step: Recorder | None,
     ) -> None:
         self._model = model
         self._book = book
-        self._memory = memory
+        self._pools = pools
         self._layout = layout
         self._recorder = flush_each_step
         self._managers: list[Any] = []
+        self._serving: Any = None  # the manager whose loop got our cache last
+        self._claim = Lock()  # each loop asks in a thread of its own
 
     def put_in(self) -> None:
         """From here on the model's managers share prefixes."""
@@ -66,10 +75,11 @@ class Seam:
 
         generation = generation_config or self._model.generation_config
         check_generation(generation)
+        check_attention(self._model)
         asked = continuous_batching_config or getattr(generation, "continuous_batching_config", None)
         batching = plain_batching(asked or ContinuousBatchingConfig(), self._model)
         if any(manager.is_running() for manager in self._managers):
-            raise UnsupportedSetup("one manager at a time shares a model's prefixes: stop the other first")
+            raise UnsupportedSetup(ONE_MANAGER)
         manager = getattr(type(self._model), _ATTRIBUTE)(
             self._model,
             generation_config=generation_config,
@@ -82,43 +92,70 @@ class Seam:
         return manager
 
     def _adopt(self, manager: Any) -> None:
-        """Let a manager build its scheduler around our cache, and end each of its steps with a flush."""
-        create = _looking_up(type(manager)._create_batch_processor, PagedAttentionCache=self._paged_cache)
+        """Let a manager build its scheduler around our cache.
+
+        Each of its steps then ends with a flush, and a request that could never run fails by itself, in the
+        way that the scheduler has for one that it cannot take.
+        """
+        paged_cache = partial(self._paged_cache, manager)
+        create = _looking_up(type(manager)._create_batch_processor, PagedAttentionCache=paged_cache)
 
         def create_batch_processor() -> Any:
             before = manager.batch_processor
             processor = create(manager)
-            if processor is not before and self._recorder is not None:
-                update, flush = processor.update_batch, self._recorder.flush
-
-                def update_and_flush() -> None:
-                    update()
-                    self._book.end_step(flush)
-
-                processor.update_batch = update_and_flush
+            if processor is not before:
+                self._vet_requests(processor.scheduler)
+                if self._recorder is not None:
+                    self._flush_steps(processor, self._recorder.flush)
             return processor
 
         manager._create_batch_processor = create_batch_processor
 
-    def _paged_cache(self, *, continuous_batching_config: Any, device: Any, dtype: Any, **_: Any) -> Any:
-        """What a manager gets where it asks for its paged cache."""
+    def _vet_requests(self, scheduler: Any) -> None:
+        add = scheduler.add_waiting_request
+
+        def vet_and_add(state: Any) -> None:
+            if state.request_id in scheduler.waiting_requests:
+                raise RefusedRequest(f"request id {state.request_id!r} waits already: ids must differ")
+            self._book.vet(state.request_id, state.initial_tokens)
+            add(state)
+
+        scheduler.add_waiting_request = vet_and_add
+
+    def _flush_steps(self, processor: Any, flush: Callable[[], None]) -> None:
+        update = processor.update_batch
+
+        def update_and_flush() -> None:
+            update()
+            self._book.end_step(flush)
+
+        processor.update_batch = update_and_flush
+
+    def _paged_cache(
+        self, manager: Any, *, continuous_batching_config: Any, device: Any, dtype: Any, **_: Any
+    ) -> Any:
+        """What a manager gets where it asks for its paged cache, in the thread of its loop."""
         from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
 
         config = self._book.cache.config
-        if not self._memory.k:
+        if not self._pools.k:
             raise UnsupportedSetup("the block that shared prefixes is over: make the manager inside one")
         if str(device) != config.device or str(dtype) != f"torch.{self._layout.dtype}":
             raise UnsupportedSetup(
                 f"the model was {self._layout.dtype} on {config.device} when the block began and is "
                 f"{dtype} on {device} now"
             )
+        with self._claim:
+            if self._serving is not manager and self._serving is not None and self._serving.is_running():
+                raise UnsupportedSetup(ONE_MANAGER)
+            self._serving = manager
         self._book.leave_all()
         window, swa_tokens = config.sliding_window, config.swa_tokens
         limit = chunk_limit(page_size=config.page_size, window=window, swa_tokens=swa_tokens)
         asked = continuous_batching_config.max_batch_tokens or DEFAULT_BATCH_TOKENS
         return LedgerPagedCache(
             self._book,
-            self._memory,
+            self._pools,
             layout=self._layout,
             window=window,
             batch_tokens=min(asked, limit, config.full_tokens),

@@ -9,52 +9,71 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.core.errors import InvalidArgument, InvariantViolation
+from kvledger.core.device_pools import DevicePools
+from kvledger.core.errors import InvalidArgument
 from kvledger.journal import Journal
 from kvledger.journal.database import store_name
 from kvledger.journal.durability import Durability
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.tokens import TokenPolicy
 from kvledger.tools.embed.transformers.book import RequestBook
-from kvledger.tools.embed.transformers.memory import PagedMemory
 from kvledger.tools.embed.transformers.report import PrefixReport
 from kvledger.tools.embed.transformers.seam import Seam, check_free
-from kvledger.tools.embed.transformers.support import check_sizes, check_version, layout_of
+from kvledger.tools.embed.transformers.sizes import pool_sizes
+from kvledger.tools.embed.transformers.support import check_model
+from kvledger.tools.engine.hybrid import layout_of_model, window_of
+from kvledger.tools.engine.library import require_transformers
+
+DEFAULT_JOURNAL = "kvledger-transformers.db"
+"""The database that a block is recorded in unless told otherwise: in the working directory, beside what other
+blocks recorded there, each in a journal of its own."""
 
 
 def shared_prefixes(
     model: Any,
     *,
-    full_tokens: int,
-    swa_tokens: int,
+    full_tokens: int | None = None,
+    swa_tokens: int | None = None,
     page_size: int = 16,
-    journal: str | PathLike[str] | None = None,
+    journal: str | PathLike[str] | None = DEFAULT_JOURNAL,
     name: str = "transformers",
     durability: Durability = "step",
-    tokens: TokenPolicy = "full",
+    tokens: TokenPolicy = "none",
     token_key: bytes | None = None,
+    locked_recovery: Literal["remap", "skip"] = "remap",
     poison: bool = False,
     fingerprints: bool = False,
 ) -> "SharedPrefixes":
     """Let the continuous batching of a hybrid model share prefixes; use the result in a `with` statement.
 
     `full_tokens` and `swa_tokens` are the sizes of the pools of its full and sliding layers, whole pages of
-    `page_size` tokens; `page_size` and `num_blocks` of a ContinuousBatchingConfig then mean nothing.
+    `page_size` tokens; one alone brings the other with it, and without either they
+    fill half of a CUDA device's free memory, or 256 MiB elsewhere.
+    `page_size` and `num_blocks` of a ContinuousBatchingConfig mean nothing meanwhile.
     `journal` is the URL or path of the database that a new journal `name` is added to, None for no journal;
-    `durability`, `tokens` and `token_key` as in `Journal.record`. With `poison` freed KV becomes NaN, which
-    shows in the logits of whoever reads it. With `fingerprints` the journal gets checksums of locked KV for
-    its audit to compare, and every page is read when it is locked and unlocked.
+    `durability`, `tokens` and `token_key` as in `Journal.record`, but no token is kept unless asked for.
+    `locked_recovery` as in `CacheConfig`. With `poison` freed KV becomes NaN, which shows in the logits of
+    whoever reads it. With `fingerprints` the journal gets checksums of locked KV for its audit to compare,
+    and every page is read when it is locked and unlocked.
 
-    Raises UnsupportedSetup for a version of transformers or a model it does not work with, pydantic's
-    ValidationError for sizes that make no cache.
+    Raises UnsupportedSetup for a version of transformers, a model or sizes it does not work with, pydantic's
+    ValidationError for sizes that make no cache. Nothing is allocated or written before the block begins.
     """
-    check_version()
-    layout = layout_of(model)
-    window = model.config.get_text_config().sliding_window - 1  # theirs counts the token itself
-    check_sizes(page_size=page_size, window=window, swa_tokens=swa_tokens)
+    require_transformers()
+    check_model(model)
+    layout = layout_of_model(model)
+    window = window_of(model.config.get_text_config())
+    full_tokens, swa_tokens = pool_sizes(
+        layout,
+        device=model.device,
+        window=window,
+        page_size=page_size,
+        full_tokens=full_tokens,
+        swa_tokens=swa_tokens,
+    )
     config = CacheConfig(
         page_size=page_size,
         sliding_window=window,
@@ -62,6 +81,7 @@ def shared_prefixes(
         swa_tokens=swa_tokens,
         device=str(model.device),
         layout=layout,
+        locked_recovery=locked_recovery,
         fingerprints=fingerprints,
     )
     recording = Recording(journal, name, durability, tokens, token_key)
@@ -89,7 +109,6 @@ class SharedPrefixes:
         self._poison = poison
         self._journal: Journal | None = None
         self._recorder: Recorder | None = None
-        self._memory: PagedMemory | None = None
         self._book: RequestBook | None = None
         self._undo = ExitStack()
 
@@ -107,16 +126,20 @@ class SharedPrefixes:
                     name=how.name, durability=how.durability, tokens=how.tokens, key=how.token_key
                 )
                 self._recorder = undo.enter_context(recorder)
-            layout = layout_of(self._model)
-            memory = PagedMemory(self.config, layout, poison=self._poison)
-            undo.callback(memory.close)
-            book = RequestBook(HybridCache(self.config, sink=self._recorder, pool=memory))
+            vocabulary = self._model.config.get_text_config().vocab_size
+            book = RequestBook(HybridCache(self.config, sink=self._recorder), vocabulary=vocabulary)
+            pools: DevicePools = book.cache.pool
+            undo.callback(pools.close)
             undo.callback(book.close)
+            if self._poison:
+                pools.poison()
             flushed = self._recorder if how.durability == "step" else None
-            seam = Seam(self._model, book, memory, layout=layout, flush_each_step=flushed)
+            seam = Seam(
+                self._model, book, pools, layout=layout_of_model(self._model), flush_each_step=flushed
+            )
             seam.put_in()
             undo.callback(seam.take_out)
-            self._memory, self._book = memory, book
+            self._book = book
             self._undo = undo.pop_all()
         return self
 
@@ -169,14 +192,9 @@ class SharedPrefixes:
             yield cache
 
     def check(self) -> None:
-        """Walk the cache and hold the memory's mapping to it. InvariantViolation; O(nodes + pages)."""
+        """Walk the cache and hold the device's mapping to it. InvariantViolation; O(nodes + pages)."""
         with self.cache() as cache:
             cache.check()
-            if self._memory is not None:
-                page, mapping = self.config.page_size, self._memory.mapping
-                if (cache.swa_slots(range(0, len(mapping) * page, page)) // page != mapping).any():
-                    sentence = "the memory maps a Full page otherwise than the cache"
-                    raise InvariantViolation([("mapping", sentence)])
 
     def forget(self) -> None:
         """Drop all that is cached, as after a change of the weights. InvalidArgument while requests run."""

@@ -5,20 +5,12 @@ that the tests run with. Whatever is refused leaves model and scheduler untouche
 """
 
 import copy
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
-from kvledger.core import KVLayout
-from kvledger.core.errors import InvalidArgument
-
-TESTED_VERSIONS = "5.24.x"
-_TESTED = ("5", "24")
+from kvledger.tools.engine.library import UnsupportedSetup
 
 MIN_PAGE_SIZE = 4
 """The scheduler's own bound."""
-
-FULL = "full_attention"
-SLIDING = "sliding_attention"
 
 DEFAULT_BATCH_TOKENS = 2_048
 """Tokens in a batch where neither configuration nor SWA pool says less. Attention that needs masks gets two
@@ -26,57 +18,34 @@ of so many rows, with a column for each slot of the Full pool: a quarter of the 
 keeps them small."""
 
 
-class UnsupportedSetup(InvalidArgument):
-    """A version, model or configuration that prefixes are not shared with; nothing was changed."""
-
-
-def check_version() -> None:
-    """UnsupportedSetup unless `transformers` is there, in a tested version."""
-    try:
-        installed = version("transformers")
-    except PackageNotFoundError:
-        raise UnsupportedSetup(
-            f"transformers is not installed: pip install 'kvledger[engine]' brings {TESTED_VERSIONS}"
-        ) from None
-    if tuple(installed.split(".")[:2]) != _TESTED:
-        raise UnsupportedSetup(
-            f"transformers {installed} is installed, and what is replaced in its scheduler was tested with "
-            f"{TESTED_VERSIONS} only: install such a version"
-        )
-
-
-def layout_of(model: Any) -> KVLayout:
-    """The layers of a model and the shape of their KV; UnsupportedSetup for a model that is not hybrid."""
-    config = model.config.get_text_config()
-    types = getattr(config, "layer_types", None) or ()
-    unknown = sorted(set(types) - {FULL, SLIDING})
-    full = tuple(layer for layer, kind in enumerate(types) if kind == FULL)
-    swa = tuple(layer for layer, kind in enumerate(types) if kind == SLIDING)
-    window = getattr(config, "sliding_window", None)
-    dtype = str(model.dtype).removeprefix("torch.")
-    if unknown:
-        _refuse(f"layers of the kinds {unknown}")
-    if not full or not swa:
-        _refuse(f"a model without both full and sliding layers (layer_types is {list(types)})")
-    if not isinstance(window, int) or window < 2:
-        _refuse(f"sliding_window={window!r}")
-    if getattr(config, "num_kv_shared_layers", 0):
-        _refuse("layers that use the KV of other layers")
+def check_model(model: Any) -> None:
+    """UnsupportedSetup for a model whose scheduler could not be given our cache."""
     if getattr(model, "_device_mesh", None) is not None:
         _refuse("a model spread over devices (tensor parallelism)")
     if not hasattr(type(model), "init_continuous_batching"):
         _refuse(f"a {type(model).__name__}: give the model itself, not what wraps it")
-    if dtype not in ("float16", "bfloat16", "float32", "float64"):
-        _refuse(f"KV of dtype {dtype}")
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return KVLayout(full_layers=full, swa_layers=swa, kv_heads=heads, head_dim=head_dim, dtype=dtype)
 
 
-def check_sizes(*, page_size: int, window: int, swa_tokens: int) -> None:
-    """UnsupportedSetup for pages the scheduler does not know, or an SWA pool in which no request gets on."""
-    if page_size < MIN_PAGE_SIZE:
-        _refuse(f"page_size={page_size}: the scheduler's pages have {MIN_PAGE_SIZE} tokens or more")
+def check_attention(model: Any) -> None:
+    """UnsupportedSetup for an attention that the scheduler does not know."""
+    # Imported here because only tested versions are asked, and loading one takes seconds.
+    from transformers.utils.generic import is_flash_attention_requested
+
+    attention = model.config._attn_implementation
+    if attention not in ("eager", "paged|eager", "sdpa") and not is_flash_attention_requested(
+        requested_attention_implementation=attention
+    ):
+        _refuse(f"attn_implementation={attention!r}: the scheduler knows eager, sdpa and flash attention")
+
+
+def check_page_size(page_size: object) -> None:
+    """UnsupportedSetup for pages that the scheduler does not know."""
+    if not isinstance(page_size, int) or page_size < MIN_PAGE_SIZE:
+        _refuse(f"page_size={page_size!r}: the scheduler's pages have {MIN_PAGE_SIZE} tokens or more")
+
+
+def check_swa_tokens(swa_tokens: int, *, page_size: int, window: int) -> None:
+    """UnsupportedSetup for an SWA pool in which no request gets on."""
     if chunk_limit(page_size=page_size, window=window, swa_tokens=swa_tokens) < page_size:
         _refuse(f"swa_tokens={swa_tokens}: a window of {window} needs {swa_floor(page_size, window)} or more")
 

@@ -1,0 +1,61 @@
+"""Whether page arrays hold the same, asked of their bytes.
+
+Most arrays of an event are short, and nearly all are right. Comparing two of them with numpy takes three
+calls and half a microsecond; their bytes are there and compared in a tenth of that, and long ones at the
+speed of memory. One page, the most frequent number of all, is read without any array. What is asked here is
+only answered: whoever is told no finds out with numpy what differs.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from kvledger.core.events import Pages
+from kvledger.journal.places import DEFERRED, FREE
+
+Table = npt.NDArray[np.int64]
+"""One entry a page: places, or a mapping."""
+
+_packed = Struct("=q").pack
+_FREE, _DEFERRED = _packed(FREE), _packed(DEFERRED)
+
+
+def same(left: Pages, right: Pages) -> bool:
+    """Whether two arrays hold the same values in the same order."""
+    # Other bytes may still be the same values: nobody is to be accused because of a width.
+    return left.tobytes() == right.tobytes() or np.array_equal(left, right)
+
+
+def same_in_pieces(left: Sequence[Pages], right: Sequence[Pages]) -> bool:
+    """The same of what two rows of arrays amount to, one after the other, wherever they are cut."""
+    if b"".join([piece.tobytes() for piece in left]) == b"".join([piece.tobytes() for piece in right]):
+        return True
+    return np.array_equal(joined(left), joined(right))
+
+
+def joined(pieces: Sequence[Pages]) -> Pages:
+    """One array of all of them, in order."""
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+
+
+def all_read(table: Table, pages: Pages, place: int) -> bool:
+    """Whether `table` reads `place` for each of `pages`, which are of its pool."""
+    count = len(pages)
+    if count == 1:
+        return table.item(pages.item()) == place
+    return table[pages].tobytes() == _packed(place) * count
+
+
+def all_free(table: Table, pages: Pages) -> bool:
+    """The same for `FREE`, which in a mapping is "no peer"."""
+    count = len(pages)
+    if count == 1:
+        return table.item(pages.item()) == FREE
+    return table[pages].tobytes() == _FREE * count
+
+
+def all_deferred(table: Table, pages: Pages) -> bool:
+    """The same for `DEFERRED`."""
+    return table[pages].tobytes() == _DEFERRED * len(pages)
