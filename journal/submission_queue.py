@@ -28,8 +28,8 @@ LINGER_SECONDS = 0.02
 class SubmissionQueue:
     """Holds up to `limit` events, or one transaction that has more.
 
-    A `put` wakes the writer where `worth_waking` events wait, else it comes by itself before long: waking it for
-    less than it is worth takes time from the cache's thread, since only one of the two can run.
+    A `put` wakes the writer where `worth_waking` events wait, else it comes by itself before long: waking it
+    for less than it is worth takes time from the cache's thread, since only one of the two can run.
 
     `accepted` and `settled` count transactions, taken here and done with by the writer; `events` are those in
     between. `last_seq` and `durable_seq` are the seqs of the last event accepted and of the last on disk.
@@ -51,6 +51,7 @@ class SubmissionQueue:
         self.failure: JournalError | None = None
         self._work = threading.Condition(self.lock)
         self._progress = threading.Condition(self.lock)
+        self._gates: list[threading.Lock] = []
         self._waiting: deque[Submission] = deque()
         self._wanted = 0
         self._writer_sleeps = False
@@ -99,7 +100,19 @@ class SubmissionQueue:
                 raise self.raised()
             self._wanted = max(self._wanted, accepted)
             self._work.notify()
-            self._progress.wait()
+            self._wait_at_a_gate()
+
+    def _wait_at_a_gate(self) -> None:
+        """Wait until the writer has settled something. The lock is held, and let go of meanwhile."""
+        # A gate of its own, opened when the lock is free: who passes it waits for nothing else.
+        gate = threading.Lock()
+        gate.acquire()
+        self._gates.append(gate)
+        self.lock.release()
+        try:
+            gate.acquire()
+        finally:
+            self.lock.acquire()
 
     def wait_or_withdraw(self, count: int) -> None:
         """As `wait_for_all`, behind a `put` of `count` events, which an interrupted wait withdraws."""
@@ -156,10 +169,14 @@ class SubmissionQueue:
             self.events -= sum(len(item.record.events) for item in batch)
             self.durable_seq = durable_seq
             self._progress.notify_all()
+            gates, self._gates = self._gates, []
+        for gate in gates:
+            gate.release()
 
     def store_went_away(self) -> None:
         """An outage begins: nobody waits for the disk while it lasts. The lock is held."""
         self._store_is_away = True
+        self._open_gates()
 
     def call_for_retry(self) -> None:
         """Wake the writer to try the store again; from any thread."""
@@ -174,6 +191,7 @@ class SubmissionQueue:
         # The events that tell of gaps have taken seqs of their own.
         self.last_seq = durable_seq + self.events
         self._progress.notify_all()
+        self._open_gates()
 
     def fail(self, error: JournalError, *, durable_seq: int) -> None:
         """End the recording; the first failure is the one that is told."""
@@ -182,3 +200,10 @@ class SubmissionQueue:
                 self.failure = error
             self.durable_seq = durable_seq
             self._progress.notify_all()
+            self._open_gates()
+
+    def _open_gates(self) -> None:
+        """Let whoever waits for the disk look again. The lock is held."""
+        for gate in self._gates:
+            gate.release()
+        self._gates.clear()

@@ -274,7 +274,7 @@ def test_an_interrupted_append_that_the_writer_has_not_seen_is_withdrawn(
 
     # The lock is held from the queue to the wait, so the writer cannot have seen the transaction.
     with monkeypatch.context() as patch:
-        patch.setattr(made._queue._progress, "wait", interrupt)
+        patch.setattr(made._queue, "_wait_at_a_gate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             made.append(one("a"))
     assert (made.last_seq, made.queued_events) == (0, 0)
@@ -295,7 +295,7 @@ def test_an_interrupted_append_that_is_being_stored_ends_the_recording(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(made._queue._progress, "wait", interrupt)
+        patch.setattr(made._queue, "_wait_at_a_gate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             made.append(one("a"))
     writer.gate.set()
