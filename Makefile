@@ -17,6 +17,25 @@ JOBS ?= auto
 # Arguments for the command behind a target: make run ARGS="--requests 200", make test ARGS="-k window".
 ARGS ?=
 
+# The package with its core compiled, and what it is made from.
+COMPILED := build/compiled
+SOURCES = $(shell find core journal api tools alembic src/kvledger/__init__.py src/kvledger/py.typed -type f \
+	-not -path '*/__pycache__/*')
+
+# The tests that drive a cache; what only reads journals runs the same code in both cores.
+COMPILED_TESTS = tests/property \
+	$(wildcard tests/unit/test_core_*.py tests/unit/test_fingerprint*.py tests/scenario/test_scenarios_*.py) \
+	tests/unit/test_closed_pools.py tests/unit/test_poisoned_pools.py tests/unit/test_same_pages.py \
+	tests/unit/test_transaction_beginnings.py tests/unit/test_workload_kv.py tests/unit/test_replay_digest.py \
+	tests/contract/test_page_allocators.py tests/contract/test_sinks.py tests/contract/test_token_policy.py \
+	tests/contract/test_timeline.py tests/contract/test_checkpoint_evidence.py \
+	tests/contract/test_journal_checkpoints.py tests/contract/test_fixture_journals.py \
+	tests/scenario/test_run_end_to_end.py tests/scenario/test_seed_fault.py tests/scenario/test_cli_commands.py \
+	tests/scenario/test_readme.py tests/scenario/test_engine_commands.py tests/scenario/test_embed_defaults.py \
+	tests/faults/test_event_boundaries.py tests/faults/test_transaction_endings.py \
+	tests/faults/test_families_core.py tests/faults/test_unreadable_kv.py tests/faults/test_content_evidence.py \
+	tests/faults/test_model_reads.py tests/faults/test_audit_healthy.py tests/packaging/test_compiled_core.py
+
 # Debian's way to say that installing PostgreSQL shall neither make nor start a cluster.
 PG_INSTALL = mkdir -p /etc/postgresql-common && \
 	{ test -e /etc/postgresql-common/createcluster.conf || \
@@ -27,10 +46,10 @@ PG_INSTALL = mkdir -p /etc/postgresql-common && \
 BROWSER_INSTALL = apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
 
-.PHONY: help install run test check format bench postgresql browser clean
+.PHONY: help install run test check format bench compiled test-compiled postgresql browser clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv and install the project, editable, with its development tools
 
@@ -72,6 +91,18 @@ check: install ## lint, format, types and import rules
 format: install ## rewrite the code as `check` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+compiled: $(COMPILED)/.built ## compile the core into build/compiled, which PYTHONPATH=build/compiled runs
+
+$(COMPILED)/.built: $(STAMP) $(SOURCES) pyproject.toml hatch_build.py
+	rm -rf $(COMPILED) build/wheel
+	KVLEDGER_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	$(BIN)/python -m pip install --quiet --no-deps --no-index --target $(COMPILED) build/wheel/*.whl
+	@touch $@
+
+test-compiled: compiled ## run the tests of the core with the compiled one
+	PYTHONPATH=$(COMPILED) KVLEDGER_REQUIRE_COMPILED=1 \
+		$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile -m "not interpreted" $(COMPILED_TESTS) $(ARGS)
 
 bench: install ## measure the cache's operations
 	$(BIN)/kvledger bench ops $(ARGS)

@@ -26,10 +26,9 @@ VARIABLE = "KVLEDGER_COMPILE"
 INTERPRETED = {
     "__init__": "imports and names",
     "changes/__init__": "imports and names",
-    # What callers hold takes any argument and refuses it with an error of ours. Compiled, it would check
-    # arguments before it sees them, and raise TypeError. It costs a fiftieth of the time of a cache call.
+    # What callers hold takes any argument and refuses it with an error of ours. Compiled, it would check the
+    # arguments that are declared as str before it sees them, and raise TypeError. (A `Count` is not checked.)
     "cache": "callers hold it",
-    "requests": "callers hold it",
     "caller_transaction": "callers hold it",
     "device_pools": "callers hold it",
     "config": "a pydantic model",

@@ -21,6 +21,9 @@ Slots = npt.NDArray[np.int64]
 TABLE_SLOTS = 1 << 24
 """The largest pool whose slots are kept as a table, of 128 MiB then."""
 
+Count = int | np.integer[Any]
+"""An integer of Python or NumPy: what a caller may give as a count. `check_count` makes an `int` of it."""
+
 
 def as_integers(values: Any, what: str) -> npt.NDArray[Any]:
     """One-dimensional integer array of a sequence, NumPy array or torch tensor on any device."""

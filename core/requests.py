@@ -18,7 +18,15 @@ from kvledger.core.eviction import make_room
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.held_pages import free_held, free_held_swa, take_pages
 from kvledger.core.ids import RequestId
-from kvledger.core.inputs import PageArithmetic, Slots, check_count, num_tokens, pack_tokens, unpack_tokens
+from kvledger.core.inputs import (
+    Count,
+    PageArithmetic,
+    Slots,
+    check_count,
+    num_tokens,
+    pack_tokens,
+    unpack_tokens,
+)
 from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
 from kvledger.core.results import Committed, Lease
 from kvledger.core.state import LeaseState, RequestState
@@ -113,7 +121,7 @@ class Request:
         state = self._open(self._ledger.check_reader)
         return self._arithmetic.to_slots(state.row[: state.row_pages], state.reserved)
 
-    def slots_of(self, start: int, end: int) -> Slots:
+    def slots_of(self, start: Count, end: Count) -> Slots:
         """Full slots of the tokens [start, end), all of which have some: int64[end - start]. O(n)."""
         state = self._open(self._ledger.check_reader)
         start, end = check_count(start, "start"), check_count(end, "end")
@@ -126,7 +134,7 @@ class Request:
 
     # What it does.
 
-    def extend(self, n: int) -> None:
+    def extend(self, n: Count) -> None:
         """Reserve slots for the next `n` tokens, evicting as needed. O(pages taken + evicted).
 
         OutOfSlots where free and evictable pages do not suffice; nothing has changed then.
@@ -146,7 +154,7 @@ class Request:
             take_pages(ledger, pages, with_swa=True, owner=state.id, row_start=state.row_pages)
             state.reserved += n
 
-    def computed(self, upto: int | None = None) -> None:
+    def computed(self, upto: Count | None = None) -> None:
         """The KV of the first `upto` tokens is in the pool; None: of all that have slots. Never shrinks."""
         state = self._open()
         limit = min(state.reserved, self.num_tokens)
@@ -172,7 +180,7 @@ class Request:
         self._ledger.note(cut)
         state.tokens += packed
 
-    def commit(self, upto: int | None = None) -> Committed:
+    def commit(self, upto: Count | None = None) -> Committed:
         """Publish computed tokens before `upto` (None: all) while the request goes on.
 
         The tree takes over what it lacks, the row moves to the tree's slots where it had them already,

@@ -110,6 +110,7 @@ def test_run_warns_of_requests_that_no_pool_can_hold(shell: Shell, tmp_path: Pat
     assert err == (f"kvledger: {rejected[1]} of 40 requests were too large for the pools and not served\n")
 
 
+@pytest.mark.interpreted
 def test_run_whose_cache_fails_in_the_middle_reports_it_and_leaves_a_journal_to_audit(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
