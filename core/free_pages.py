@@ -56,7 +56,7 @@ class FreePages:
         if not len(pages):
             return
         self.count += len(pages)
-        run = np.sort(pages)
+        run = np.sort(pages, kind="stable")  # they come in few ascending runs
         runs = self._runs
         while runs and len(runs[-1]) < 2 * len(run):
             run = np.concatenate((runs.pop(), run))
