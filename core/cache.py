@@ -38,7 +38,7 @@ from kvledger.core.inputs import (
 )
 from kvledger.core.insertion import Row
 from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
-from kvledger.core.matching import explain, path_pages, taken_by_lock, walk
+from kvledger.core.matching import explain, path_pages, publish_length, taken_by_lock, walk
 from kvledger.core.node import Node
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
@@ -95,7 +95,7 @@ class HybridCache:
                     config.full_pages,
                     config.swa_pages,
                     config.locked_recovery,
-                    config.model_dump(mode="json"),
+                    config.told(),
                 )
             )
         self._ledger.hand_over()
@@ -125,7 +125,8 @@ class HybridCache:
         found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
         node = found.path[found.depth - 1].id if found.depth else None
         pages = path_pages(found, self.config.page_size)
-        return Match(found.length, found.reached, found.reached, node, pages, self._arithmetic)
+        publish = publish_length(self._state, found, num_tokens(key))
+        return Match(found.length, found.reached, found.reached, publish, node, pages, self._arithmetic)
 
     def explain(self, tokens: Any, namespace: str = "") -> Explanation:
         """Why the match is not longer. A pure query, as costly as a match."""

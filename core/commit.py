@@ -77,6 +77,10 @@ def journal_insert(ledger: Ledger, insertion: Insertion, upto: int) -> PrefixIns
         duplicates,
     )
     ledger.apply(told)
+    if ledger.state.retention is not None:
+        use = insertion.use(upto)
+        if use is not None:
+            ledger.use(use)
     if ledger.state.fingerprint is not None:
         fingerprint(ledger, insertion.recovered_under_lock(upto), FingerprintReason.RECOVERED)
     return told

@@ -4,7 +4,7 @@ Both models are frozen and refuse nonsense when they are built, so nothing later
 Sizes are tokens here and pages everywhere below this border.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -56,6 +56,8 @@ class CacheConfig(BaseModel):
     takes the incoming SWA, "skip" leaves the tombstone. `mapping_dtype` is the dtype of the
     Full-to-SWA mapping mirror on `device`. With `fingerprints` the journal gets checksums of the KV of
     pages when they are locked, recovered under a lock and unlocked (docs/engine.md says what that costs).
+    `eviction` is the order in which nodes go: "lru", or "lru-2" by the time each prefix was asked for before
+    last, with windows kept where rows are likely to be taken up again (docs/performance.md, "Hits").
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,6 +71,7 @@ class CacheConfig(BaseModel):
     locked_recovery: Literal["remap", "skip"] = "remap"
     mapping_dtype: Literal["int64", "int32"] = "int64"
     fingerprints: Annotated[bool, Field(strict=True)] = False
+    eviction: Literal["lru", "lru-2"] = "lru"
 
     @model_validator(mode="after")
     def _pages_divide_pools(self) -> Self:
@@ -78,6 +81,10 @@ class CacheConfig(BaseModel):
             if tokens // self.page_size >= MAX_PAGES:
                 raise ValueError(f"{name} {tokens} is more than {MAX_PAGES - 1} pages")
         return self
+
+    def told(self) -> dict[str, Any]:
+        """What a journal keeps of it, as JSON: an order of eviction only where it is not the default one."""
+        return self.model_dump(mode="json", exclude={"eviction"} if self.eviction == "lru" else None)
 
     @property
     def full_pages(self) -> int:

@@ -1,12 +1,14 @@
 """Making room: least recently used first, and never anything locked.
 
 Full: unlocked leaves, their SWA with them. SWA: nodes without SWA lock, those outside every window first;
-internal nodes and Full-locked leaves become tombstones, unlocked leaves are deleted. Whenever
-a leaf goes, unlocked tombstone ancestors left childless go too, and are counted.
+internal nodes and Full-locked leaves become tombstones, unlocked leaves are deleted. With eviction "lru-2" a
+node of which only the end is to be kept is cut, and what lies before goes. Whenever a leaf goes, unlocked
+tombstone ancestors left childless go too, and are counted.
 """
 
 from kvledger.core.errors import OutOfSlots
 from kvledger.core.events import Cause, Evicted, NodeDeleted, SwaTombstoned
+from kvledger.core.locking import split
 from kvledger.core.node import Node, parent_id, parent_of
 from kvledger.core.transaction import Ledger
 
@@ -35,6 +37,10 @@ def evict(ledger: Ledger, full_pages: int, swa_pages: int) -> tuple[int, int]:
         swa += gone_swa
     while swa < swa_pages:
         node = state.recency.next_swa()
+        if node is not None and state.retention is not None:
+            kept = state.retention.kept_from(node)
+            if node.start < kept < node.end:
+                node = split(ledger, node, kept)
         if node is None or node.swa is None:
             break
         if not node.children and not node.full_lock:

@@ -30,8 +30,9 @@ from kvledger.core.held_pages import free_held, free_held_swa
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.locking import split
 from kvledger.core.matching import common_bytes
-from kvledger.core.node import Node, owned_part, parent_of
+from kvledger.core.node import Node, only_child, owned_part, parent_of
 from kvledger.core.transaction import Ledger, Place, Savepoint
+from kvledger.core.uses import Published
 
 NOTHING = 0
 FULL_AND_SWA = 1
@@ -78,13 +79,19 @@ class Step:
 
 @dataclass(slots=True)
 class Insertion:
-    """One insert under way, and its result. `reached`: how far Full went before."""
+    """One insert under way, and its result.
+
+    `reached`: how far Full went before; `left`: the node at whose end the row left the tree, where it had
+    come from farther up or others go on; `other`: the one way on from there.
+    """
 
     ledger: Ledger
     row: Row
     touch: bool
     steps: list[Step] = field(default_factory=list)
     reached: int = 0
+    left: Node | None = None
+    other: Node | None = None
     start: Savepoint = field(init=False)
 
     def run(self, node: Node, position: int) -> None:
@@ -115,6 +122,8 @@ class Insertion:
                 break
         self.reached = position
         if position < row.end:
+            if not node.is_root and (position > row.base or node.children):
+                self.left, self.other = node, only_child(node)
             self._grow(node, position)
 
     def _pass(self, node: Node, start: int, end: int, partly: bool) -> None:
@@ -243,6 +252,15 @@ class Insertion:
 
     def _step(self, end: int, node: Node, adopted: int, duplicates: int) -> None:
         self.steps.append(Step(end, node, self.ledger.place(), adopted, duplicates))
+
+    def use(self, upto: int) -> Published | None:
+        """What the steps that end at or before page `upto` tell the order of eviction."""
+        page, row = self.ledger.state.page_size, self.row
+        last = next((step.node for step in reversed(self.steps) if step.end <= upto), None)
+        if last is None:
+            return None
+        left, other = (self.left, self.other) if upto > self.reached else (None, None)
+        return Published(last, row.base * page, upto * page, upto - row.base, left, other)
 
     def taken_over(self, upto: int) -> tuple[tuple[TokenRange, ...], tuple[TokenRange, ...], int]:
         """What the steps that end at or before page `upto` amount to.

@@ -23,6 +23,7 @@ from kvledger.core.matching import Walk, path_pages, walk
 from kvledger.core.node import Node, parent_of
 from kvledger.core.state import CacheState, LeaseState
 from kvledger.core.transaction import Ledger
+from kvledger.core.uses import Matched
 
 
 def split(ledger: Ledger, node: Node, at: int) -> Node:
@@ -58,6 +59,8 @@ def match_and_lock(
         full_length=found.reached,
         request_id=request_id,
     )
+    if lease.node is not None:
+        ledger.use(Matched(lease.node))
     return found, pages, lease
 
 

@@ -114,6 +114,19 @@ def path_pages(found: Walk, page_size: int) -> Pages:
     return pages
 
 
+def publish_length(state: CacheState, found: Walk, tokens: int) -> int:
+    """Where a row of `tokens` tokens is worth publishing first, so that later ones take it up there.
+
+    With eviction "lru" the branch point; with "lru-2" also where such a row is likely to be left. O(margin).
+    """
+    if state.retention is None:
+        return found.reached
+    last = found.path[-1] if found.path else None
+    return state.retention.publish_length(
+        length=found.length, reached=found.reached, last=last, tokens=tokens
+    )
+
+
 def explain(found: Walk, state: CacheState, tokens: int) -> Explanation:
     """Tell why a walk along `tokens` tokens found no longer prefix."""
     tombstone = next((n for n in found.path if n.swa is None and n.end > found.length), None)

@@ -4,7 +4,7 @@ Positions are tokens. `key` is the node's own tokens, packed; children hang unde
 A root stands for each namespace that has nodes: id 0, no tokens, no pages, never locked.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import Origin, Pages
@@ -14,21 +14,40 @@ from kvledger.core.inputs import TOKEN_BYTES
 ROOT_ID: Final = NodeId(0)
 
 
+class Checksums(NamedTuple):
+    """What `references` has worked out about the prefixes that end in a node, for the extent it had then.
+
+    `crc` is of everything up to its end; `anchors` name the prefixes of whole units that end in it, `anchor`
+    the last such at or before its end.
+    """
+
+    start: int
+    end: int
+    crc: int
+    anchor: int
+    anchors: tuple[int, ...]
+
+
 class Node:
-    """Mutable state of one node. `changes/` writes to it, and the recency queues to their four marks."""
+    """Mutable state of one node. `changes/` writes to it, and the order of eviction to its marks."""
 
     __slots__ = (
+        "asked_at",
+        "checksums",
         "children",
         "end",
+        "ends_row",
         "full",
         "full_lock",
         "full_origin",
         "full_queued",
         "id",
+        "kept_order",
         "key",
         "namespace",
         "offered",
         "parent",
+        "rank",
         "stamp",
         "start",
         "swa",
@@ -70,6 +89,12 @@ class Node:
         self.swa_queued = -1
         self.offered = False  # it waits to be entered in the recency queues
         self.swa_inside = False  # that entry has been set aside as inside a window
+        # Marks of `retention` and `references`: no more canonical, and unused with eviction "lru".
+        self.rank = -1  # when its prefix was asked for before last, -1 for never
+        self.asked_at = -1  # when that was worked out
+        self.ends_row = False  # a row that was published ended here
+        self.kept_order = -1  # its place among what lies inside
+        self.checksums: Checksums | None = None
 
     @property
     def is_root(self) -> bool:
@@ -105,6 +130,14 @@ def parent_id(node: Node) -> NodeId | None:
     """Id of the parent, None directly under the namespace."""
     parent = node.parent
     return None if parent is None or parent.parent is None else parent.id
+
+
+def only_child(node: Node) -> Node | None:
+    """The one way on from a node, None where there is none or several."""
+    if len(node.children) != 1:
+        return None
+    (child,) = node.children.values()
+    return child
 
 
 def mixed(node: Node) -> bool:

@@ -66,6 +66,9 @@ class Recency:
             if len(current.children) > 1:
                 break
 
+    def parted(self, node: Node) -> None:
+        """`node` got its second child: a window before its end was kept already, so no class changes here."""
+
     def next_full(self) -> Node | None:
         """The unlocked leaf used least recently. It stays first until it is gone or locked."""
         if self._offered:

@@ -28,6 +28,7 @@ from kvledger.core.inputs import (
     unpack_tokens,
 )
 from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
+from kvledger.core.matching import Walk, publish_length
 from kvledger.core.results import Committed, Lease
 from kvledger.core.state import LeaseState, RequestState
 from kvledger.core.transaction import Ledger, Scope
@@ -79,6 +80,14 @@ class Request:
     def branch_len(self) -> int:
         """Branch point beyond `prefix_len`, or `prefix_len`: worth a `commit(upto=branch_len)`."""
         return self._state.branch_len
+
+    @property
+    def publish_len(self) -> int:
+        """Where a first `commit` is worth most: the branch point, or where this row will likely be left.
+
+        It equals `branch_len` with eviction "lru", and `prefix_len` where nothing is worth it.
+        """
+        return self._state.publish_len
 
     @property
     def protected_len(self) -> int:
@@ -265,7 +274,7 @@ class Request:
                 release(ledger, old)
             ledger.apply(RequestRowChanged(state.id, epoch, lease.id, 0, pages, len(pages)))
             ledger.state.counters.hit_tokens += found.length - (0 if old is None else old.length)
-            start_progress(state, found.length, found.reached)
+            start_progress(state, found, publish_length(ledger.state, found, self.num_tokens))
 
     def finish(self) -> None:
         """Publish all whole computed pages, give the rest back and close. O(own pages + path)."""
@@ -283,7 +292,8 @@ class Request:
             self._note_progress()
             self._give_up(state, lease, Cause.RETRACT)
             self._ledger.apply(RequestRowChanged(state.id, state.epoch, None, 0, EMPTY, 0))
-            state.reserved = state.computed = state.frontier = state.prefix_len = state.branch_len = 0
+            state.reserved = state.computed = state.frontier = state.prefix_len = 0
+            state.branch_len = state.publish_len = 0
 
     # How.
 
@@ -334,6 +344,7 @@ class Request:
             state.frontier,
             state.prefix_len,
             state.branch_len,
+            state.publish_len,
         )
 
         def put_back() -> None:
@@ -343,6 +354,7 @@ class Request:
                 state.frontier,
                 state.prefix_len,
                 state.branch_len,
+                state.publish_len,
             ) = before
 
         self._ledger.note(put_back)
@@ -368,13 +380,14 @@ def open_request(
         ledger.apply(RequestOpened(request_id, namespace, state.new_epoch(), lease.id, pages))
         request = state.requests[request_id]
         request.tokens = bytearray(tokens)
-        start_progress(request, found.length, found.reached)
+        start_progress(request, found, publish_length(state, found, num_tokens(tokens)))
         state.counters.hit_tokens += found.length
     return Request(ledger, arithmetic, request)
 
 
-def start_progress(state: RequestState, length: int, full_length: int) -> None:
+def start_progress(state: RequestState, found: Walk, publish_len: int) -> None:
     """A request's progress right after a match."""
-    state.reserved = state.computed = state.prefix_len = length
-    state.branch_len = full_length
+    state.reserved = state.computed = state.prefix_len = found.length
+    state.branch_len = found.reached
+    state.publish_len = publish_len
     state.frontier = 0

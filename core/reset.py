@@ -6,6 +6,7 @@ from kvledger.core.held_pages import free_held
 from kvledger.core.locking import release
 from kvledger.core.node import parent_of
 from kvledger.core.transaction import Ledger
+from kvledger.core.uses import Forgotten
 
 
 def reset(ledger: Ledger) -> None:
@@ -28,3 +29,4 @@ def reset(ledger: Ledger) -> None:
                 break
             node = above
     ledger.apply(CacheReset(state.generation + 1))
+    ledger.use(Forgotten(state.generation))

@@ -29,12 +29,14 @@ class Match:
     """The longest usable prefix of some tokens.
 
     `length` tokens can be reused; `full_length` is how far Full alone would reach; `branch_length` equals
-    it where it exceeds `length`, else `length`. `node_id` is the node in which the match ends.
+    it where it exceeds `length`, else `length`; `publish_length` is where a row that holds these tokens is
+    worth publishing first, a page end. `node_id` is the node in which the match ends.
     """
 
     length: int
     full_length: int
     branch_length: int
+    publish_length: int
     node_id: NodeId | None
     _pages: Pages = field(repr=False)
     _arithmetic: PageArithmetic = field(repr=False)

@@ -21,6 +21,8 @@ from kvledger.core.node import ROOT_ID, Node
 from kvledger.core.page_table import FIRST_REQUEST, PageTable
 from kvledger.core.pools import PageAllocator, fingerprinter
 from kvledger.core.recency import Recency
+from kvledger.core.references import References
+from kvledger.core.retention import Retention
 
 Token = Any
 """What a change leaves for its reverse; only the module of the change looks into it."""
@@ -84,6 +86,7 @@ class RequestState:
         "namespace",
         "ordinal",
         "prefix_len",
+        "publish_len",
         "reserved",
         "row",
         "row_pages",
@@ -106,6 +109,7 @@ class RequestState:
         self.frontier = 0
         self.prefix_len = 0
         self.branch_len = 0
+        self.publish_len = 0
 
     def write_row(self, first: int, pages: Pages) -> None:
         """Put pages at index `first`, growing the buffer when needed."""
@@ -143,7 +147,13 @@ class CacheState:
         self.pages = PageTable(config.full_pages, config.swa_pages, allocator, vet=vet)
         self.roots: dict[str, Node] = {}
         self.nodes: dict[NodeId, Node] = {}
-        self.recency = Recency(config.sliding_window, self.nodes)
+        self.retention: Retention | None = None
+        if config.eviction == "lru-2":
+            references = References(config.full_pages, config.page_size)
+            self.retention = Retention(config.sliding_window, self.nodes, config.page_size, references)
+        self.recency = (
+            Recency(config.sliding_window, self.nodes) if self.retention is None else self.retention
+        )
         self.leases: dict[LeaseId, LeaseState] = {}
         self.requests: dict[RequestId, RequestState] = {}
         self.shape = 0  # goes up when what a walk could see changes: nodes, their edges, live or tombstone

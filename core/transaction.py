@@ -3,7 +3,7 @@
 The ledger keeps what the open transaction applied, in order, with what each reverse needs. Rolling back
 pops that list down to a mark, so it costs what was changed since, whatever the size of the context.
 Events are kept until the outermost transaction ends; then they go to the sink, undone ones marked, and
-only after the sink took them do frees take effect and the memory hears of it.
+only after the sink took them do frees take effect, the memory hears of it, and the order of eviction learns.
 
 Ending the outermost transaction: stage (nothing is left to do: events are applied as they come), hand
 to the sink (may refuse: all is undone), settle pages, tell the allocator (must not fail). If something fails
@@ -20,8 +20,10 @@ from typing import Any
 from kvledger.core.errors import InvariantViolation, TransactionError, WrongThread
 from kvledger.core.events import Event, RollbackCause, RolledBack
 from kvledger.core.ids import RequestId
+from kvledger.core.learning import learn
 from kvledger.core.sinks import EventSink, TransactionRecord, beginnings_of
 from kvledger.core.state import CHANGES, REVERSES, CacheState
+from kvledger.core.uses import Use
 
 _Undo = tuple[Event | None, Any]
 """An applied event with its token, or None with a callable that puts unjournaled progress back."""
@@ -55,6 +57,7 @@ class Ledger:
         "_owner",
         "_serial",
         "_undos",
+        "_uses",
         "depth",
         "events",
         "op",
@@ -74,6 +77,7 @@ class Ledger:
         self.events: list[Event] = []
         self.undone: list[tuple[int, int]] = []
         self._undos: list[_Undo] = []
+        self._uses: list[Use] = []
         self._serial = 0
         self._outermost: Savepoint | None = None
         self._dead: list[tuple[int, int]] = []  # serials (after, until] of savepoints rolled back past
@@ -122,6 +126,12 @@ class Ledger:
         """Remember how to put back what no event tells: a request's progress, a choice of pages."""
         if self.depth:
             self._undos.append((None, put_back))
+
+    def use(self, use: Use) -> None:
+        """Have the order of eviction learn of a use at the outermost commit, if it is not undone. O(1)."""
+        if self.depth and self.state.retention is not None:
+            self._uses.append(use)
+            self._undos.append((None, self._uses.pop))
 
     def mark(self) -> Savepoint:
         """A savepoint here."""
@@ -206,6 +216,8 @@ class Ledger:
             changes = self.state.pages.settle()
             if changes is not None:
                 self.state.pages.allocator.commit(changes)
+            if self._uses and self.state.retention is not None:
+                learn(self.state.retention, self._uses)
         except BaseException as error:
             if stored:
                 self._break("a committed transaction could not be carried out", error)
@@ -273,6 +285,7 @@ class Ledger:
         self.events = []
         self.undone = []
         self._undos = []
+        self._uses = []
         self._dead = []
 
 

@@ -29,6 +29,8 @@ def attach(state: CacheState, node: Node, parent: Node) -> None:
         state.roots[parent.namespace] = parent
     elif len(children) == 1:
         state.recency.reconsider(parent)
+    elif len(children) == 2:
+        state.recency.parted(parent)
 
 
 def detach(state: CacheState, node: Node, parent: Node) -> None:
@@ -112,6 +114,7 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
     )
     head.full_lock = node.full_lock
     head.swa_lock = node.swa_lock
+    head.rank = node.rank
     node.key = key[len(event.head_tokens) :]
     node.full = owned_part(full, pages, len(full))
     node.swa = None if swa is None else owned_part(swa, pages, len(swa))

@@ -16,6 +16,7 @@ from kvledger.core.errors import CacheError, InvariantViolation, JournalError, S
 from kvledger.core.events import Event
 from kvledger.core.sinks import MemorySink, TransactionRecord
 from kvledger.core.transaction import Ledger
+from tests.reference.retention import learned
 from tests.support.witness import Witness, open_cache
 
 Act = Callable[[], object]
@@ -283,6 +284,12 @@ def several_in_one_transaction(cache: HybridCache) -> Act:
     return act
 
 
+def evict_swa_that_cuts_a_node(cache: HybridCache) -> Act:
+    insert(cache, list(range(22)))
+    insert(cache, [*range(20), *range(30, 52)])
+    return lambda: cache.evict(swa_tokens=20)
+
+
 PREPARED: list[Prepare] = [
     alloc,
     alloc_full_only,
@@ -323,10 +330,30 @@ PREPARED: list[Prepare] = [
 POLICIES: dict[Prepare, dict[str, object]] = {advance_that_is_refused_in_part: {"locked_recovery": "skip"}}
 
 
-def opened(prepare: Prepare) -> tuple[HybridCache, MemorySink]:
+def opened(prepare: Prepare, eviction: str = "lru") -> tuple[HybridCache, MemorySink]:
     """A cache of the policy an operation is meant for."""
-    return open_cache(**POLICIES.get(prepare, {}))  # type: ignore[arg-type]
+    return open_cache(eviction=eviction, **POLICIES.get(prepare, {}))  # type: ignore[arg-type]
 
+
+TEACHING: list[Prepare] = [
+    insert_a_duplicate_with_a_new_tail,
+    insert_that_heals_under_a_lock,
+    insert_after_a_lease,
+    advance_that_is_refused_in_part,
+    evict_full_with_a_cascade,
+    evict_swa_inside_and_out,
+    evict_swa_that_cuts_a_node,
+    open_request,
+    extend_that_evicts,
+    commit_of_something_new,
+    commit_of_a_duplicate,
+    refresh_that_reaches_further,
+    finish_after_sliding,
+    retract,
+    reset,
+    several_in_one_transaction,
+]
+"""What the order "lru-2" learns from, or decides."""
 
 EVERY_OPERATION = pytest.mark.parametrize("prepare", PREPARED, ids=lambda prepare: prepare.__name__)
 
@@ -360,6 +387,7 @@ def progress(cache: HybridCache, request: Request) -> tuple[object, ...]:
     return (
         request.prefix_len,
         request.branch_len,
+        request.publish_len,
         request.computed_len,
         request.protected_len,
         request.reserved,
@@ -379,6 +407,7 @@ def picture(cache: HybridCache, act: Act) -> tuple[object, ...]:
     return (
         cache.digest(),
         cache.sizes(),
+        learned(cache) if cache.config.eviction == "lru-2" else None,
         [progress(cache, request) for request in open_requests(act)],
     )
 
@@ -389,16 +418,28 @@ def picture(cache: HybridCache, act: Act) -> tuple[object, ...]:
 def test_an_exception_before_any_event_of_an_operation_undoes_all_of_it(
     prepare: Prepare, error: type[BaseException]
 ) -> None:
-    cache, _ = opened(prepare)
+    fail_before_each_event(prepare, error, "lru")
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("prepare", TEACHING, ids=lambda prepare: prepare.__name__)
+def test_under_lru_2_it_undoes_what_was_learned_too_and_the_retry_ends_the_same(prepare: Prepare) -> None:
+    fail_before_each_event(prepare, Boom, "lru-2")
+
+
+def fail_before_each_event(prepare: Prepare, error: type[BaseException], eviction: str) -> None:
+    """Let an operation fail before its first event, its second, and so on, and try it again each time."""
+    cache, _ = opened(prepare, eviction)
     act = prepare(cache)
     with pytest.MonkeyPatch.context() as counting:
         trip = Trip()
         trip.install(counting)
         act()
     assert trip.seen > 0, "this operation emits nothing: the test would prove nothing"
+    undisturbed = outcome(cache)
 
     for k in range(trip.seen):
-        cache, sink = opened(prepare)
+        cache, sink = opened(prepare, eviction)
         act = prepare(cache)
         before = picture(cache, act)
         with pytest.MonkeyPatch.context() as tripping:
@@ -413,6 +454,17 @@ def test_an_exception_before_any_event_of_an_operation_undoes_all_of_it(
         witness.look()
         witness.verdict()
         assert cache.digest() != before[0] or prepare is commit_of_a_duplicate
+        assert outcome(cache) == undisturbed
+
+
+def outcome(cache: HybridCache) -> tuple[object, ...]:
+    """What an operation led to, without ids, which differ where something was undone before."""
+    knows = learned(cache) if cache.config.eviction == "lru-2" else None
+    return (
+        cache.sizes(),
+        sorted((view.start, view.end, view.full_slots[0], view.last_access) for view in cache.nodes()),
+        None if knows is None else (knows.margin, knows.counts, knows.history, knows.now),
+    )
 
 
 class RefusingSink(MemorySink):

@@ -4,6 +4,7 @@ Steps take `pick`, which chooses a number below a limit, so that a state machine
 drive the same steps. What the model says must fail has to fail with that error and leave no trace.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,19 +13,22 @@ import numpy as np
 import pytest
 import torch
 
-from kvledger.core import HybridCache, KVLayout, Lease, Request
+from kvledger.core import HybridCache, KVLayout, Lease, Match, Request
 from kvledger.core.errors import (
     CacheError,
     OutOfSlots,
 )
 from tests.reference.model import Tokens
 from tests.reference.requests import NaiveRequests
+from tests.reference.retention import Learned
 from tests.support.witness import Witness, open_cache
 
 Pick = Callable[[int], int]
 """A number in [0, limit)."""
 
 PAGE_SIZES = (1, 2, 4, 8, 16, 64, 256)
+PAGE_SIZES_WITH_HISTORY = (1, 4, 64, 256, 256, 512)
+"""Of "lru-2", which remembers prefixes of whole 512 tokens: prompts of a few pages should have some."""
 NAMESPACES = ("", "x")
 MOST_DEPTH = 3
 MOST_LEASES = 5
@@ -46,6 +50,7 @@ class Memory:
     leases: dict[int, Lease]
     requests: dict[str, Request]
     digest: str
+    learned: Learned | None
     savepoint: Any = None
 
 
@@ -78,8 +83,11 @@ class SideBySide:
         swa_pages: int,
         locked_recovery: str = "remap",
         fingerprints: bool = False,
+        eviction: str = "lru",
     ) -> None:
         self.page = page
+        self.eviction = eviction
+        self.moves: Counter[str] = Counter()
         self.window = window
         self.cache, self.sink = open_cache(
             page=page,
@@ -89,6 +97,7 @@ class SideBySide:
             locked_recovery=locked_recovery,
             layout=ONE_NUMBER if fingerprints else None,
             fingerprints=fingerprints,
+            eviction=eviction,
         )
         if fingerprints:
             fill_with_noise(self.cache)
@@ -108,9 +117,10 @@ class SideBySide:
         self.names = 0
 
     @classmethod
-    def drawn(cls, pick: Pick, *, fingerprints: bool = False) -> Self:
+    def drawn(cls, pick: Pick, *, fingerprints: bool = False, eviction: str = "lru") -> Self:
         """A cache of random small size: windows below, at and above the page, and no multiple of it."""
-        page = PAGE_SIZES[pick(len(PAGE_SIZES))]
+        sizes = PAGE_SIZES if eviction == "lru" else PAGE_SIZES_WITH_HISTORY
+        page = sizes[pick(len(sizes))]
         windows = [1, max(1, page - 1), page, page + 1, 2 * page, 3 * page - 1 if page > 1 else 4]
         return cls(
             page=page,
@@ -119,6 +129,7 @@ class SideBySide:
             swa_pages=4 + pick(15),
             locked_recovery=("remap", "skip")[pick(3) // 2],
             fingerprints=fingerprints,
+            eviction=eviction,
         )
 
     # What the steps choose from.
@@ -195,6 +206,7 @@ class SideBySide:
             assert found_match.length == wanted.length
             assert found_match.full_length == wanted.full_length
             assert found_match.branch_length == wanted.branch_length
+            self.compare_publishing(found_match, len(tokens))
             assert self.pages(found_match.slots) == list(wanted.pages)
         if self.stack:
             self.witness.look_inside()
@@ -202,6 +214,14 @@ class SideBySide:
         self.witness.look()
         mirror = self.cache.pool.mapping.tolist()
         assert mirror == [self.model.peer.get(page, 0) for page in range(len(mirror))]
+
+    def compare_publishing(self, found: Match, tokens: int) -> None:
+        """Where to publish first: the branch point, or under "lru-2" perhaps another page end of the row."""
+        if self.eviction == "lru":
+            assert found.publish_length == found.branch_length
+        else:
+            assert found.length <= found.publish_length <= tokens
+            assert found.publish_length % self.page == 0
 
     def compare_tree(self) -> None:
         """Each page of each node: its place, its peer, its locks."""

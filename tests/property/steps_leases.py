@@ -1,6 +1,5 @@
 """Steps on leases: taken, continued, moved on and given back by a caller that keeps its own rows."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,10 +30,6 @@ class Continuation:
 
 class LeaseSteps(PageSteps):
     """Each step does one thing to a lease in cache and model."""
-
-    def __init__(self, **sizes: Any) -> None:
-        super().__init__(**sizes)
-        self.moves: Counter[str] = Counter()
 
     def acquire(self, pick: Pick) -> None:
         if len(self.leases) >= MOST_LEASES:

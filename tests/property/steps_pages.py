@@ -11,8 +11,9 @@ from kvledger.core.errors import (
     OutOfSlots,
 )
 from tests.property.side_by_side import Pick, SideBySide
-from tests.reference.eviction import evictions
+from tests.reference.eviction import evictions, twigs
 from tests.reference.model import Lacking
+from tests.reference.retention import Span, Taken, taken_by_lru2
 
 
 class PageSteps(SideBySide):
@@ -134,15 +135,35 @@ class PageSteps(SideBySide):
     def press(self, full: int, swa: int) -> None:
         """Evict, and compare what went with the rules."""
         views = list(self.cache.nodes())
-        gone, _ = evictions(views, full_tokens=full, swa_tokens=swa, window=self.window)
+        gone = self.victims(full, swa)
         found = self.cache.evict(full_tokens=full, swa_tokens=swa)
         assert (found.full_tokens, found.swa_tokens) == (gone.full_tokens, gone.swa_tokens)
-        self.lose(views, gone.deleted, gone.tombstoned)
+        self.lose(views, gone)
 
-    def lose(self, views: list[Any], deleted: Sequence[int], tombstoned: Sequence[int]) -> None:
+    def victims(self, full: int, swa: int) -> Taken:
+        """What the rules say goes where so much is asked for."""
+        if self.eviction == "lru-2":
+            taken = taken_by_lru2(
+                self.cache, full_tokens=full, swa_tokens=swa, window=self.window, page=self.page
+            )
+            self.moves["nodes cut by eviction"] += taken.cuts
+            return taken
+        views = list(self.cache.nodes())
+        gone, _ = evictions(views, full_tokens=full, swa_tokens=swa, window=self.window)
+        tree = twigs(views)
+        deleted = [Span(node, tree[node].start, tree[node].end) for node in gone.deleted]
+        tombstoned = [Span(node, tree[node].start, tree[node].end) for node in gone.tombstoned]
+        return Taken(deleted, tombstoned, full_tokens=gone.full_tokens, swa_tokens=gone.swa_tokens)
+
+    def lose(self, views: list[Any], gone: Taken) -> None:
         """Tell the model which pages an eviction took."""
-        pages = {int(view.id): self.pages(view.full_slots) for view in views}
+        rows = {int(view.id): (view.start, self.pages(view.full_slots)) for view in views}
+
+        def pages(span: Span) -> list[int]:
+            start, row = rows[span.node]
+            return row[(span.start - start) // self.page : (span.end - start) // self.page]
+
         self.model.evicted(
-            [page for node in deleted for page in pages[node]],
-            [page for node in tombstoned for page in pages[node]],
+            [page for span in gone.deleted for page in pages(span)],
+            [page for span in gone.tombstoned for page in pages(span)],
         )

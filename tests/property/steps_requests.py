@@ -7,7 +7,6 @@ from kvledger.core.errors import (
 )
 from tests.property.side_by_side import MOST_LEASES, MOST_REQUESTS, Pick
 from tests.property.steps_leases import LeaseSteps
-from tests.reference.eviction import evictions
 
 
 class RequestSteps(LeaseSteps):
@@ -49,10 +48,10 @@ class RequestSteps(LeaseSteps):
         request, handle = self.model.requests[name], self.requests[name]
         views = list(self.cache.nodes())
         full, swa = self.model.lacking(needed)
-        gone, _ = evictions(views, full_tokens=full, swa_tokens=swa, window=self.window)
+        gone = self.victims(full, swa)
         had = len(request.row)
         handle.extend(count)
-        self.lose(views, gone.deleted, gone.tombstoned)
+        self.lose(views, gone)
         new = self.slots(self.pages(handle.slots)[had:])
         self.model.extend(name, count, self.pages(new), self.peers(new))
 

@@ -3,6 +3,7 @@
 import functools
 import random
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck, note, settings
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from kvledger.core import Statistics
 from kvledger.core.events import KvFingerprinted
 from tests.property.twin import STEPS, Pick, Twin
+from tests.reference.retention import Learned, learned
 
 BOUNDED = settings(
     max_examples=300,
@@ -33,12 +35,13 @@ def from_data(data: st.DataObject) -> Pick:
 class CacheMachine(RuleBasedStateMachine):
     """Any step after any other, on a cache of any small size."""
 
+    eviction = "lru"
     twin: Twin | None = None
     failed = False
 
     @initialize(data=st.data())
     def build(self, data: st.DataObject) -> None:
-        self.twin = Twin.drawn(from_data(data))
+        self.twin = Twin.drawn(from_data(data), eviction=self.eviction)
 
     @rule(step=st.sampled_from(STEPS), data=st.data())
     def go(self, step: str, data: st.DataObject) -> None:
@@ -58,10 +61,20 @@ def test_any_operations_in_any_order_agree_with_the_model_the_replay_and_the_aud
     run_state_machine_as_test(CacheMachine, settings=BOUNDED)
 
 
-def walk(seed: int, steps: int = 200, *, fingerprints: bool = False) -> Twin:
+class Lru2Machine(CacheMachine):
+    """The same with the other order of eviction."""
+
+    eviction = "lru-2"
+
+
+def test_any_operations_in_any_order_agree_under_lru_2_too() -> None:
+    run_state_machine_as_test(Lru2Machine, settings=settings(BOUNDED, max_examples=150))
+
+
+def walk(seed: int, steps: int = 200, *, fingerprints: bool = False, eviction: str = "lru") -> Twin:
     """A seeded walk: longer than what a state machine can afford, and the same each time."""
     chance = random.Random(seed)
-    twin = Twin.drawn(chance.randrange, fingerprints=fingerprints)
+    twin = Twin.drawn(chance.randrange, fingerprints=fingerprints, eviction=eviction)
     for number in range(steps):
         step = chance.choice(STEPS)
         try:
@@ -75,6 +88,7 @@ def walk(seed: int, steps: int = 200, *, fingerprints: bool = False) -> Twin:
 
 
 WALKS = 100
+WALKS_LRU_2 = 60
 
 
 @functools.cache
@@ -87,6 +101,34 @@ def walked(seed: int) -> tuple[Statistics, Counter[str]]:
 @pytest.mark.parametrize("seed", range(WALKS))
 def test_a_long_walk_agrees_with_the_model_the_replay_and_the_audit(seed: int) -> None:
     assert walked(seed)[0].nodes >= 0
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What a walk under lru-2 came to: its moves, and what its cache had learned at the end."""
+
+    moves: Counter[str]
+    learned: Learned
+
+
+@functools.cache
+def walked_lru2(seed: int) -> Walked:
+    """A walk with the other order of eviction, taken once."""
+    twin = walk(seed, eviction="lru-2")
+    return Walked(twin.moves, learned(twin.cache))
+
+
+@pytest.mark.parametrize("seed", range(WALKS_LRU_2))
+def test_a_long_walk_under_lru_2_agrees_with_the_model_the_replay_and_the_audit(seed: int) -> None:
+    assert walked_lru2(seed).learned.now >= 0
+
+
+def test_the_walks_under_lru_2_learn_ranks_margins_and_cut_nodes() -> None:
+    walks = [walked_lru2(seed) for seed in range(WALKS_LRU_2)]
+    assert sum(walk.moves["nodes cut by eviction"] for walk in walks) >= 10
+    assert sum(walk.learned.margin > 0 for walk in walks) >= 5
+    assert sum(mark.rank >= 0 for walk in walks for mark in walk.learned.marks.values()) >= 50
+    assert sum(mark.ends_row for walk in walks for mark in walk.learned.marks.values()) >= 100
 
 
 @pytest.mark.parametrize("seed", range(WALKS, WALKS + 12))

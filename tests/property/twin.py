@@ -12,6 +12,7 @@ from kvledger.core.errors import (
 )
 from tests.property.side_by_side import MOST_DEPTH, Memory, Open, Pick
 from tests.property.steps_requests import RequestSteps
+from tests.reference.retention import Learned, learned
 
 
 class Boom(Exception):
@@ -23,12 +24,22 @@ class Twin(RequestSteps):
 
     def remember(self, savepoint: Any = None) -> Memory:
         return Memory(
-            self.model.copy(), dict(self.leases), dict(self.requests), self.cache.digest(), savepoint
+            self.model.copy(),
+            dict(self.leases),
+            dict(self.requests),
+            self.cache.digest(),
+            self.learned(),
+            savepoint,
         )
+
+    def learned(self) -> Learned | None:
+        """What orders eviction beside the tree, where there is such a thing."""
+        return None if self.eviction == "lru" else learned(self.cache)
 
     def recall(self, memory: Memory) -> None:
         """After a rollback: all is as it was, and what was born meanwhile is stale."""
         assert self.cache.digest() == memory.digest, "a rollback did not restore the digest"
+        assert self.learned() == memory.learned, "a rollback did not restore what was learned"
         unborn = [lease for number, lease in self.leases.items() if number not in memory.leases]
         for lease in unborn:
             self.refused(StaleLease, lambda lease=lease: self.cache.release(lease))  # type: ignore[misc]

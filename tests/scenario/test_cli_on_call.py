@@ -69,6 +69,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_a_run_may_choose_the_order_of_eviction_and_its_journal_audits(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "lru-2.db"
+    run = ["run", "--requests", "60", "--no-verify-kv", "--durability", "background", "--eviction", "lru-2"]
+    assert shell.document(*run, "--db", path)["audit"]["verdict"] == "pass"
+    assert shell.document("audit", path)["verdict"] == "pass"
+    with Journal.open(path, create=False) as store:
+        config = store.reader().recorded_config()
+    assert config is not None
+    assert config["eviction"] == "lru-2"
+
+
 def test_what_a_policy_refuses_is_skipped_for_the_audit_and_no_anomaly_for_anybody(
     shell: Shell, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def run(
     layout: KVLayout | None = BUILTIN.layout,
     settings: SchedulerSettings = BUILTIN.settings,
     locked_recovery: Literal["remap", "skip"] = "remap",
+    eviction: Literal["lru", "lru-2"] = "lru",
 ) -> RunReport:
     config = CacheConfig(
         page_size=page_size,
@@ -62,6 +63,7 @@ def run(
         swa_tokens=swa_tokens,
         layout=layout,
         locked_recovery=locked_recovery,
+        eviction=eviction,
     )
     setup = RunSetup(
         config=config, settings=settings, database=str(database), name="test", durability="background"
@@ -190,6 +192,19 @@ def test_skipping_locked_recovery_refuses_parts_and_still_passes(tmp_path: Path)
     assert report.recoveries_locked == report.mixed_nodes == report.anomalies == 0
     assert report.refused > 0
     assert report.rollbacks > 0
+
+
+def test_under_lru_2_more_is_found_and_the_journal_replays_and_passes(tmp_path: Path) -> None:
+    workload = builtin_workload(120, seed=0)
+    by_recency = run(tmp_path / "lru.db", workload)
+    report = run(tmp_path / "lru-2.db", builtin_workload(120, seed=0), eviction="lru-2")
+    assert_healthy(report)
+    assert report.evicted_full > 0 < report.evicted_swa
+    assert report.hit_ratio > by_recency.hit_ratio
+    with Journal.open(tmp_path / "lru-2.db", create=False) as journal:
+        config = journal.reader().recorded_config()
+    assert config is not None
+    assert config["eviction"] == "lru-2"
 
 
 def test_without_a_layout_nothing_is_read_and_the_events_are_the_same(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 A closed loop serves one workload: at most `concurrency` requests run, each publishes its prompt when it is
 admitted and the rest when it finishes, the oldest ends first. Two ways of publishing: "keep" gives all SWA
-to the tree, "slide" gives back what has left the window before it publishes, with a first commit at the
-branch point.
+to the tree, "slide" gives back what has left the window before it publishes, with a first commit where
+`publish_len` says: at the branch point, or with "lru-2" where the row is likely to be left.
 Every ratio stands beside those of a cache without limits and of an oracle (`hits_bounds`).
 
 The order of requests is that of the workload, no clock decides anything: the hits of two runs are equal.
@@ -119,9 +119,9 @@ class Loop:
 
     def _prefill(self, request: Request, work: WorkRequest) -> None:
         page = self._cache.config.page_size
-        branch = request.branch_len
-        if self._slides and request.prefix_len < branch < len(work.prompt) // page * page:
-            self._publish(request, branch)
+        first = request.publish_len
+        if self._slides and request.prefix_len < first < len(work.prompt) // page * page:
+            self._publish(request, first)
         self._publish(request, len(work.prompt))
 
     def _publish(self, request: Request, upto: int) -> None:
@@ -149,8 +149,7 @@ class Loop:
 
 def eviction_orders() -> tuple[str, ...]:
     """The orders of eviction that a cache can be configured with, the default first."""
-    field = CacheConfig.model_fields.get("eviction")
-    return ("lru",) if field is None else get_args(field.annotation)
+    return get_args(CacheConfig.model_fields["eviction"].annotation)
 
 
 def bench_hits(
@@ -211,9 +210,7 @@ def bench_hits(
 def _with(config: CacheConfig, eviction: str) -> CacheConfig:
     """The same pools under another order of eviction."""
     fields: dict[str, Any] = config.model_dump()
-    if "eviction" in CacheConfig.model_fields:
-        fields["eviction"] = eviction
-    return CacheConfig.model_validate(fields)
+    return CacheConfig.model_validate({**fields, "eviction": eviction})
 
 
 def _cut(request: WorkRequest, max_prompt: int) -> WorkRequest:

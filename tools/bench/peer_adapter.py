@@ -127,9 +127,9 @@ class Unrecorded:
         return found.length, (key, found.length), None
 
     def match_indices(self, key: Key) -> tuple[int, Found, Slots]:
-        """The same with its slots; where Full goes on without a live window, `branch` tells how far."""
+        """The same with its slots; `branch` tells where the row is worth publishing first."""
         found = self.cache.match_prefix(key)
-        self.branch = found.branch_length
+        self.branch = found.publish_length
         return found.length, (key, found.length), found.slots
 
     def lock(self, node: Found) -> Lease:

@@ -45,6 +45,13 @@ class RecoveryChoice(StrEnum):
     SKIP = "skip"
 
 
+class EvictionChoice(StrEnum):
+    """The order in which nodes go when a pool runs short."""
+
+    LRU = "lru"
+    LRU_2 = "lru-2"
+
+
 class EngineChoice(StrEnum):
     """What computes KV."""
 
@@ -94,6 +101,9 @@ def run_command(
     locked_recovery: Annotated[
         RecoveryChoice, typer.Option("--locked-recovery", help="What a commit does with locked tombstones")
     ] = RecoveryChoice.REMAP,
+    eviction: Annotated[
+        EvictionChoice, typer.Option("--eviction", help="What goes first when a pool runs short")
+    ] = EvictionChoice.LRU,
     device: Annotated[str, typer.Option("--device", help="Where the KV lives, in torch's words.")] = "cpu",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Names the built-in workload.")] = 0,
     db: Annotated[
@@ -166,6 +176,7 @@ def run_command(
         swa_tokens=swa_tokens or preset.swa_tokens,
         device=device,
         locked_recovery=locked_recovery.value,
+        eviction=eviction.value,
         layout=layout,
         fingerprints=fingerprints,
     )

@@ -116,7 +116,7 @@ class Members:
         prefix = request.prefix_len
         job.prefix = job.reserved = job.computed = job.protected = prefix
         job.row[:prefix] = request.slots_of(0, prefix)
-        job.branch = request.branch_len if request.branch_len > prefix else None
+        job.branch = request.publish_len if request.publish_len > prefix else None
         job.opened_at_step = self._counts.steps
 
     def _reject(self, job: Job) -> None:
