@@ -285,7 +285,8 @@ class HybridCache:
 
         The new lease holds both halves; the old one is released. What a match would not reach is refused:
         those slots stay the caller's. InvalidArgument for an end less than a window past a `swa_evicted_len`
-        beyond the lease, or past a lease whose SWA half was given back. O(new pages + nodes on the path).
+        beyond the lease, or past a lease whose SWA half was given back. O(new pages + nodes on the path), and
+        the page numbers of the lease are copied.
         """
         held, row, start = self._row_after(lease, tokens, slots, swa_evicted_len)
         return advance(self._ledger, self._arithmetic, lease=lease, held=held, row=row, start=start)

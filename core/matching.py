@@ -1,4 +1,4 @@
-"""The match rule: which prefix of some tokens can be reused. Pure queries, no event.
+"""The match rule: which prefix of some tokens can be reused. Queries, no event; the last is remembered.
 
 Walking from the root, a prefix is usable where the run of live SWA tokens since the last tombstone is
 at least W, or where there was no tombstone at all; it must end on a page. Every tombstone resets
@@ -71,6 +71,7 @@ def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) 
         and key == last.key
     ):
         return last.found
+    shape = state.shape
     path: list[Node] = []
     node = state.roots.get(namespace)
     page_bytes = state.page_bytes
@@ -99,7 +100,7 @@ def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) 
             break
     found = Walk(path, offset // TOKEN_BYTES, length, depth, run)
     if type(key) is bytes:
-        state.last_walk = LastWalk(state.shape, namespace, key, limit, found)
+        state.last_walk = LastWalk(shape, namespace, key, limit, found)
     return found
 
 

@@ -25,6 +25,7 @@ def insert(ledger: Ledger, row: Row, start: Node) -> Inserted:
     if row.end == 0:
         return Inserted(0, None, [], [])
     with Scope(ledger, "insert"):
+        ledger.state.new_epoch()  # the row's: nothing that was refused has used one up
         insertion = Insertion(ledger, row, touch=True)
         insertion.run(start, start.end // ledger.state.page_size)
         told = journal_insert(ledger, insertion, row.end)
@@ -51,6 +52,7 @@ def advance(
             f"given back: nobody could reuse them"
         )
     with Scope(ledger, "advance"):
+        ledger.state.new_epoch()
         insertion = Insertion(ledger, row, touch=False)
         insertion.run(start, row.base)
         moved = move_lock(insertion, held, None)
@@ -87,7 +89,7 @@ def insert_row(
     incoming = owned_part(pages, base, end)
     peers = _peers(state, incoming, dead - base)
     start = _protected_end(state, namespace, key, pages[:base]) if base else state.root_or_new(namespace)
-    origin = Origin(None, state.new_epoch())
+    origin = Origin(None, state.next_epoch)
     return Row(namespace, key, incoming, peers, base, dead, end, None, origin), start
 
 
@@ -112,7 +114,7 @@ def row_after(
     pages = arithmetic.to_pages(slots)
     peers = _peers(state, pages, dead - base)
     start = state.root_or_new(lease.namespace) if lease.node is None else lease.node
-    origin = Origin(None, state.new_epoch())
+    origin = Origin(None, state.next_epoch)
     return Row(lease.namespace, key, pages, peers, base, dead, end, None, origin, base), start
 
 

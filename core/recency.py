@@ -1,15 +1,17 @@
 """Which node goes next: two queues over logical stamps.
 
 Entries order by (stamp, start, first Full page). Queues are lazy heaps: an entry is never moved, only
-found outdated when it comes up. A node has at most one current entry per queue (`full_queued`,
-`swa_queued` hold its stamp); entries of locked nodes are dropped when they come up and offered again on
-unlock. What is offered waits in a list until somebody asks who goes next, so a node that is touched,
-locked and unlocked many times between two evictions is queued once.
+found outdated when it comes up. What is current of a node has one stamp per queue (`full_queued`,
+`swa_queued`), and equal entries may stand twice; entries of locked nodes are dropped when they come up
+and offered again on unlock. What is offered waits in a list until somebody asks who goes next, so a node
+that is touched, locked and unlocked many times between two evictions is queued once.
 
 Full: unlocked leaves. SWA: live nodes without SWA lock, those *outside* every window first. A node is
 inside when the next leaf or branching node at or below it ends less than W tokens past its own end.
 The class is evaluated when an entry comes up; an inside entry is set aside in a second heap, and
 `reconsider` puts it back when the tree below it changed so that it may have come to lie outside.
+
+Entries are made before the marks that say so: an interrupt in between leaves one too many, never one too few.
 """
 
 import heapq
@@ -21,6 +23,12 @@ Entry = tuple[int, int, int, Node]
 
 COMPACT_FLOOR = 1024
 """Lists and heaps shorter than this are never rebuilt."""
+
+
+def heap(entries: list[Entry]) -> list[Entry]:
+    """A heap of these entries, which the caller gives up."""
+    heapq.heapify(entries)
+    return entries
 
 
 class Recency:
@@ -47,9 +55,9 @@ class Recency:
 
     def renew(self, node: Node) -> None:
         """Like `offer` for a node whose start or first page changed: its old entries are void."""
+        self.offer(node)
         node.full_queued = -1
         node.swa_queued = -1
-        self.offer(node)
 
     def reconsider(self, node: Node) -> None:
         """Put inside entries of `node` and the chain above it back, at most one window up.
@@ -60,8 +68,8 @@ class Recency:
         current = node
         while current.parent is not None and bottom - current.end < self._window:
             if current.swa_inside and current.swa_queued == current.stamp:
-                current.swa_queued = -1
                 self.offer(current)
+                current.swa_queued = -1
             current = current.parent
             if len(current.children) > 1:
                 break
@@ -95,8 +103,8 @@ class Recency:
                 if node.swa is None or node.swa_lock:
                     node.swa_queued = -1
                 elif self._is_inside(node):
-                    node.swa_inside = True
                     heapq.heappush(self._inside, entry)
+                    node.swa_inside = True
                 else:
                     return node
             heapq.heappop(queue)
@@ -115,27 +123,25 @@ class Recency:
         """Enter what was offered wherever it is evictable now and has no current entry. O(log n) each."""
         nodes, push = self._nodes, heapq.heappush
         for node in self._offered:
-            node.offered = False
             if nodes.get(node.id) is not node:
                 continue
             stamp = node.stamp
             if not node.children and not node.full_lock and node.full_queued != stamp:
-                node.full_queued = stamp
                 push(self._full, (stamp, node.start, int(node.full[0]), node))
+                node.full_queued = stamp
             if node.swa is not None and not node.swa_lock and node.swa_queued != stamp:
-                node.swa_queued = stamp
-                node.swa_inside = False
                 push(self._swa, (stamp, node.start, int(node.full[0]), node))
-        self._offered.clear()
+                node.swa_inside = False
+                node.swa_queued = stamp
+        offered, self._offered = self._offered, []
+        for node in offered:
+            node.offered = False
         most = COMPACT_FLOOR + 4 * len(nodes)
         if len(self._full) > most:
-            self._full = [e for e in self._full if self._current_full(e)]
-            heapq.heapify(self._full)
+            self._full = heap([e for e in self._full if self._current_full(e)])
         if len(self._swa) + len(self._inside) > most:
-            self._swa = [e for e in self._swa if self._current_swa(e)]
-            heapq.heapify(self._swa)
-            self._inside = [e for e in self._inside if self._current_swa(e) and e[3].swa_inside]
-            heapq.heapify(self._inside)
+            self._swa = heap([e for e in self._swa if self._current_swa(e)])
+            self._inside = heap([e for e in self._inside if self._current_swa(e) and e[3].swa_inside])
 
     def _is_inside(self, node: Node) -> bool:
         """True when a leaf or branching node at or below ends less than W tokens past the node."""

@@ -29,4 +29,4 @@ def reset(ledger: Ledger) -> None:
                 break
             node = above
     ledger.apply(CacheReset(state.generation + 1))
-    ledger.use(Forgotten(state.generation))
+    ledger.use(Forgotten())

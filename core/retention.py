@@ -20,7 +20,7 @@ from typing import Final
 from kvledger.core.ids import NodeId
 from kvledger.core.margin import Margin
 from kvledger.core.node import Node, only_child
-from kvledger.core.recency import COMPACT_FLOOR, Entry, Recency
+from kvledger.core.recency import COMPACT_FLOOR, Entry, Recency, heap
 from kvledger.core.references import References
 
 STAMP_BITS: Final = 48
@@ -112,41 +112,39 @@ class Retention(Recency):
     def _put_back(self, node: Node) -> None:
         """Have an entry that was set aside as inside looked at again."""
         if node.swa_inside:
-            node.swa_inside = False
             node.swa_queued = -1
             self._enter_swa(node)
+            node.swa_inside = False
 
     def _enter_swa(self, node: Node) -> None:
         order = _order(node)
         if node.swa is not None and not node.swa_lock and node.swa_queued != order:
-            node.swa_queued = order
-            node.swa_inside = False
             heapq.heappush(self._swa, (order, node.start, int(node.full[0]), node))
+            node.swa_inside = False
+            node.swa_queued = order
 
     def _queue_offered(self) -> None:
         """As in `recency`, and what is kept for an end whose order changed is looked at again."""
         nodes = self._nodes
         for node in self._offered:
-            node.offered = False
             if nodes.get(node.id) is not node:
                 continue
             order = _order(node)
             if not node.children and not node.full_lock and node.full_queued != order:
-                node.full_queued = order
                 heapq.heappush(self._full, (order, node.start, int(node.full[0]), node))
+                node.full_queued = order
             if len(node.children) != 1 or node.ends_row:
                 self.reconsider(node)
             self._enter_swa(node)
-        self._offered.clear()
+        offered, self._offered = self._offered, []
+        for node in offered:
+            node.offered = False
         most = COMPACT_FLOOR + 4 * len(nodes)
         if len(self._full) > most:
-            self._full = [e for e in self._full if self._current_full(e)]
-            heapq.heapify(self._full)
+            self._full = heap([e for e in self._full if self._current_full(e)])
         if len(self._swa) + len(self._inside) > most:
-            self._swa = [e for e in self._swa if self._current_swa(e) and not e[3].swa_inside]
-            heapq.heapify(self._swa)
-            self._inside = [e for e in self._inside if self._current_inside(e)]
-            heapq.heapify(self._inside)
+            self._swa = heap([e for e in self._swa if self._current_swa(e) and not e[3].swa_inside])
+            self._inside = heap([e for e in self._inside if self._current_inside(e)])
 
     def kept_from(self, node: Node) -> int:
         """Position from which on the SWA of `node` is to be kept: its end or more for nothing of it."""
@@ -167,9 +165,10 @@ class Retention(Recency):
                     kept, end = self._kept_for(node)
                     if kept > node.start:
                         return node
+                    kept_order = _order(end)
+                    heapq.heappush(self._inside, (kept_order, entry[1], entry[2], node))
+                    node.kept_order = kept_order
                     node.swa_inside = True
-                    node.kept_order = _order(end)
-                    heapq.heappush(self._inside, (node.kept_order, entry[1], entry[2], node))
             heapq.heappop(queue)
         queue = self._inside
         while queue:

@@ -206,7 +206,7 @@ class Ledger:
         if depth > 1:
             self.depth -= 1
             return
-        stored = False
+        stored = carried_out = False
         try:
             self._ending = True
             if self.events and self.sink is not None:
@@ -216,9 +216,13 @@ class Ledger:
             changes = self.state.pages.settle()
             if changes is not None:
                 self.state.pages.allocator.commit(changes)
+            carried_out = True
+            # What eviction learns is a guess about the future: whatever happens here, the commit stands.
             if self._uses and self.state.retention is not None:
                 learn(self.state.retention, self._uses)
         except BaseException as error:
+            if carried_out:
+                raise
             if stored:
                 self._break("a committed transaction could not be carried out", error)
             else:

@@ -32,7 +32,5 @@ class Published(NamedTuple):
 class Forgotten(NamedTuple):
     """A reset: whatever was learned before is of no use."""
 
-    generation: int
-
 
 Use = Matched | Published | Forgotten

@@ -9,6 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from kvledger.core.errors import JournalError
+
 Cells = tuple[Any, ...]
 """One row, in the order of the query's columns."""
 
@@ -22,7 +24,7 @@ def plain_rows(connection: sa.Connection, query: Any, **values: Any) -> Sequence
     result = connection.execute(query, values)
     cursor = result.cursor
     if cursor is None:
-        return ()
+        raise JournalError("a query that should give rows gave none that could be fetched")
     try:
         rows: Sequence[Cells] = cursor.fetchall()
     except connection.dialect.loaded_dbapi.Error:

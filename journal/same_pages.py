@@ -25,13 +25,14 @@ _FREE, _DEFERRED = _packed(FREE), _packed(DEFERRED)
 def same(left: Pages, right: Pages) -> bool:
     """Whether two arrays hold the same values in the same order."""
     # Other bytes may still be the same values: nobody is to be accused because of a width.
-    return left.tobytes() == right.tobytes() or np.array_equal(left, right)
+    same_bytes = left.dtype == right.dtype and left.tobytes() == right.tobytes()
+    return same_bytes or np.array_equal(left, right)
 
 
 def same_in_pieces(left: Sequence[Pages], right: Sequence[Pages]) -> bool:
     """The same of what two rows of arrays amount to, one after the other, wherever they are cut."""
-    if b"".join([piece.tobytes() for piece in left]) == b"".join([piece.tobytes() for piece in right]):
-        return True
+    if all(piece.dtype == np.int64 for piece in (*left, *right)):
+        return b"".join([one.tobytes() for one in left]) == b"".join([one.tobytes() for one in right])
     return np.array_equal(joined(left), joined(right))
 
 

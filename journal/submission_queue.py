@@ -95,7 +95,8 @@ class SubmissionQueue:
         Raises JournalError when the writer failed before that.
         """
         accepted = self.accepted
-        while self.settled < accepted and not self._store_is_away:
+        # An append that is withdrawn meanwhile is not waited for.
+        while self.settled < min(accepted, self.accepted) and not self._store_is_away:
             if self.failure is not None:
                 raise self.raised()
             self._wanted = max(self._wanted, accepted)
@@ -113,6 +114,8 @@ class SubmissionQueue:
             gate.acquire()
         finally:
             self.lock.acquire()
+            if gate in self._gates:
+                self._gates.remove(gate)
 
     def wait_or_withdraw(self, count: int) -> None:
         """As `wait_for_all`, behind a `put` of `count` events, which an interrupted wait withdraws."""
@@ -130,6 +133,9 @@ class SubmissionQueue:
                 self.last_seq -= count
             else:
                 self.failure = JournalError("an append was interrupted while it was being stored")
+            self._wanted = min(self._wanted, self.accepted)
+            self._progress.notify_all()
+            self._open_gates()
             raise
 
     def close(self) -> None:

@@ -135,7 +135,6 @@ class Answering(asyncio.Protocol):
             self._transport.write(answer.encoded())
 
     async def _answer(self, question: Frame) -> None:
-        told = question.told()
         started: MutableMapping[str, Any] = {}
         parts: list[bytes] = []
 
@@ -149,10 +148,14 @@ class Answering(asyncio.Protocol):
                 parts.append(message.get("body", b""))
 
         try:
-            await self._app(_scope(told, len(question.body)), receive, send)
+            await self._app(_scope(question.told(), len(question.body)), receive, send)
         except Exception:
             # The application answered already that it failed at this (headers.py).
             log.exception("the process for past states failed at a question")
+        if not started:
+            # Nobody may wait for what does not come: the service answers itself once this process is gone.
+            self.ended.set()
+            return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in started["headers"]]
         self.send(frame(question.number, {"status": started["status"], "headers": headers}, b"".join(parts)))
 

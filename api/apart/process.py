@@ -18,7 +18,6 @@ import subprocess
 import sys
 import weakref
 from multiprocessing.spawn import get_executable
-from subprocess import SubprocessError
 from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
@@ -26,7 +25,6 @@ from starlette.concurrency import run_in_threadpool
 from kvledger.api.apart.attempts import Attempts
 from kvledger.api.apart.link import Answered, Link, ProcessGone
 from kvledger.api.apart.orders import Orders
-from kvledger.core.errors import CacheError
 
 log = logging.getLogger("kvledger.api")
 
@@ -146,7 +144,8 @@ class OwnProcess:
     async def _start(self) -> None:
         try:
             await self._started()
-        except (OSError, ValueError, TimeoutError, SubprocessError, CacheError) as error:
+        except Exception as error:
+            # Whatever it was, the service goes on without it.
             self._gone(f"it did not start: {str(error) or type(error).__name__}")
         finally:
             self._starting = None
@@ -164,6 +163,9 @@ class OwnProcess:
             await asyncio.wait_for(link.open(self._orders.told()), START_SECONDS)
         except BaseException:
             link.close()
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
             self._link = None
             await run_in_threadpool(_end, process)
             self._process = None

@@ -49,4 +49,5 @@ def _reset_back(state: CacheState, event: CacheReset, token: int) -> None:
 def _reset(state: CacheState, event: CacheReset) -> int:
     before = state.generation
     state.generation = event.generation
+    state.last_walk = None
     return before

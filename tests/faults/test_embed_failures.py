@@ -44,7 +44,7 @@ def test_a_window_one_token_short_moves_the_logits() -> None:
     model = tiny_model("gemma3", SLIDING_WINDOW)
     right = shared_prefixes(model, page_size=4, full_tokens=512, swa_tokens=256, poison=True, journal=None)
     short = right.config.model_copy(update={"sliding_window": SLIDING_WINDOW - 2})
-    wrong = SharedPrefixes(model, short, Recording(), poison=True)
+    wrong = SharedPrefixes(model, short, Recording(None, "", "step", "none", None), poison=True)
     assert served(right, model) <= TOLERANCE
     assert served(wrong, model) > 100 * TOLERANCE
 

@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from kvledger.api.apart import ApartLayer, Orders, OwnProcess
 from kvledger.api.apart.attempts import Attempts
+from kvledger.api.apart.child import Answering
 from kvledger.api.apart.layer import STATES
 from kvledger.api.apart.link import Answered, Link, ProcessGone
 from kvledger.api.apart.wire import BODY_BYTES, HEAD_BYTES, PREFIX, BrokenFrame, Frame, Frames, frame
@@ -310,3 +311,21 @@ def openapi(tmp_path: Path) -> dict[str, Any]:
     with client_over(recorded(tmp_path, requests=3)) as client:
         document: dict[str, Any] = client.get("/openapi.json").json()
         return document
+
+
+@pytest.mark.parametrize("head", [{"no": "question"}, {"method": "GET"}])
+def test_a_question_that_gets_no_answer_ends_the_process_and_keeps_nobody_waiting(
+    head: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers nothing."""
+
+    async def asked() -> bool:
+        answering = Answering(app, Frames())
+        answering.connection_made(Sent())
+        answering.data_received(frame(1, head).encoded())
+        await asyncio.wait_for(answering.ended.wait(), 30)
+        return answering.ended.is_set()
+
+    assert asyncio.run(asked())
+    assert "failed at a question" in caplog.text

@@ -314,7 +314,9 @@ def test_what_may_not_continue_a_lease_is_refused_by_the_errors_of_insert(
     desk: Desk, name: str, operation: str
 ) -> None:
     error, call = BEHIND_A_LEASE[name]
+    epoch = desk.cache._state.next_epoch
     refused(desk, error, lambda: call(desk, CONTINUING[operation](desk.cache)))
+    assert desk.cache._state.next_epoch == epoch, "a refusal has used up an epoch, which later events tell"
     with desk.cache.transaction("outer"):
         before = desk.cache.digest()
         with pytest.raises(error):
@@ -568,3 +570,11 @@ def test_errors_raised_inside_a_transaction_leave_what_went_before_in_it(desk: D
                 call()
             assert desk.cache.digest() == inside
     desk.cache.free(slots)
+
+
+def test_an_advance_to_a_dead_end_uses_up_no_epoch(desk: Desk) -> None:
+    desk.cache.release_swa(desk.lease)
+    epoch = desk.cache._state.next_epoch
+    with pytest.raises(InvalidArgument, match="nobody could reuse"):
+        desk.cache.advance(desk.lease, [9] * 4, desk.raw[:4])
+    assert desk.cache._state.next_epoch == epoch

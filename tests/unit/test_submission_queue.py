@@ -86,3 +86,29 @@ def test_whoever_waits_for_the_disk_is_let_go_when_it_is_settled_or_over(end: st
             queue.store_went_away()
     waiter.join()
     assert passed == ["JournalError" if end == "failed" else "passed"]
+
+
+def test_whoever_waits_for_an_append_that_is_withdrawn_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = SubmissionQueue(100)
+    waits = threading.Event()
+    waiter = threading.Thread(target=lambda: held(queue, waits))
+    put(queue)
+    waiter.start()
+    waits.wait()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with queue.lock, monkeypatch.context() as patch:
+        patch.setattr(queue, "_wait_at_a_gate", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            queue.wait_or_withdraw(1)
+    waiter.join()
+    assert (queue.accepted, queue.events) == (0, 0)
+
+
+def held(queue: SubmissionQueue, waits: threading.Event) -> None:
+    """Wait for all that was accepted; `waits` is set once the lock is taken for it."""
+    with queue.lock:
+        waits.set()
+        queue.wait_for_all()

@@ -92,11 +92,11 @@ def shared_prefixes(
 class Recording:
     """Where and how a block is recorded: the arguments of `shared_prefixes` that say so."""
 
-    target: str | PathLike[str] | None = None
-    name: str = ""
-    durability: Durability = "step"
-    tokens: TokenPolicy = "full"
-    token_key: bytes | None = None
+    target: str | PathLike[str] | None
+    name: str
+    durability: Durability
+    tokens: TokenPolicy
+    token_key: bytes | None
 
 
 class SharedPrefixes:
