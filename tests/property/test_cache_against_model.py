@@ -68,7 +68,7 @@ class Lru2Machine(CacheMachine):
 
 
 def test_any_operations_in_any_order_agree_under_lru_2_too() -> None:
-    run_state_machine_as_test(Lru2Machine, settings=settings(BOUNDED, max_examples=150))
+    run_state_machine_as_test(Lru2Machine, settings=settings(BOUNDED, max_examples=100))
 
 
 def walk(seed: int, steps: int = 200, *, fingerprints: bool = False, eviction: str = "lru") -> Twin:
