@@ -1,4 +1,4 @@
-"""Room for so many connections: what comes over one beyond them is refused (503) and told when to come back.
+"""Room for so many connections: while there are more, what comes is refused (503) and told when to come back.
 
 The server beneath has such a limit too, whose answer is a bare line of text. It stays, further up, as the end
 of what this layer can answer kindly. The probe of the process is answered up to there. A connection over
