@@ -19,7 +19,7 @@ from tests.property.test_cache_against_model import walk
 from tests.support.edits import Journal, Place, fields_of, live_events, other_value, with_field
 from tests.support.hand_written import checkpoint, with_transaction_after
 
-WALKS = (0, 1, 3, 5, 7, 13, 38)
+WALKS = (0, 1, 3, 5, 7, 13, 17, 38)
 """Seeds of walks that together have every kind of event that a cache emits, under both policies."""
 
 FINGERPRINTED = (2, 8, 9, 11)
