@@ -54,7 +54,7 @@ class ChainReport(BaseModel):
         lines += [
             f"  journal {self.journal}, epoch {self.epoch}",
             f"  {self.events:,} events of {self.transactions:,} transactions{first}{dropped}",
-            f"  {self.checkpoints:,} checkpoints",
+            f"  {self.checkpoints:,} full states (stored checkpoints)",
             f"  head {self.head} at seq {self.last_seq:,}",
             f"  {self.tail}",
         ]

@@ -151,7 +151,8 @@ def test_bench_fingerprints_tells_a_ratio_and_what_each_page_adds(
         assert figure["page_bytes"] == 8192 * figure["page_size"]
         assert figure["off_us"] > 0
         assert figure["on_us"] > 0
-        on, off = figure["on_us"], figure["off_us"]  # printed to a tenth: the ratio lies between what rounds so
+        # Both are printed to a tenth: the ratio lies between what may round so.
+        on, off = figure["on_us"], figure["off_us"]
         assert (on - 0.06) / (off + 0.06) - 0.01 <= figure["ratio"] <= (on + 0.06) / (off - 0.06) + 0.01
     shown = printed(capsys, "bench", "fingerprints", "--repeats", "1")
     assert "4 Full and 4 SWA layers, 4 heads of 64, bfloat16 on cpu" in shown

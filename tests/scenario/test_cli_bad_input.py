@@ -120,6 +120,28 @@ def test_what_is_not_in_the_journal_is_named(capsys: pytest.CaptureFixture[str],
     assert "namespaces there: " in said
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["replay", "DB", "--at"],
+        ["show", "tree", "DB", "--at"],
+        ["show", "requests", "DB", "--at"],
+        ["show", "eviction", "DB", "--pool", "swa", "--at"],
+        ["diff", "DB", "--from", "1", "--to"],
+    ],
+)
+def test_a_seq_that_is_not_there_yet_is_refused(
+    capsys: pytest.CaptureFixture[str], database: Path, command: list[str]
+) -> None:
+    command = [str(database) if word == "DB" else word for word in command]
+    said = complaint(capsys, *command, "999999")
+    assert said.startswith("seq 999999 is not there yet: the journal ends at ")
+    end = said.rpartition(" ")[2]
+    assert main([*command, end]) == 0
+    capsys.readouterr()
+    assert str(int(end) + 1) in complaint(capsys, *command, str(int(end) + 1))
+
+
 def test_a_run_that_serves_nobody_did_not_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sizes = ["--full-tokens", "64", "--swa-tokens", "64"]
     said = complaint(capsys, "run", "--requests", "5", *sizes, "--db", tmp_path / "run.db")

@@ -215,7 +215,7 @@ def test_audit_of_a_changed_journal_exits_with_1(shell: Shell, database: Path, t
 
 def test_replay_rebuilds_the_state_at_a_boundary(shell: Shell, database: Path) -> None:
     end = last_seq(database)
-    for at in (1, end // 2, end, end + 1_000):
+    for at in (1, end // 2, end):
         picture = shell.document("replay", database, "--at", at)
         with Journal.open(database, create=False) as store:
             replayed = replay(store.reader().transactions(), upto=at)

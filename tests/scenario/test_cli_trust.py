@@ -164,6 +164,20 @@ def test_a_forged_anchor_is_named(shell: Shell, database: Path, tmp_path: Path) 
         assert shell("audit", database, "--anchor", anchor, "--public-key", f"{key}.pub")[0] == 1
 
 
+def test_a_signature_that_nobody_checked_is_told(shell: Shell, database: Path, tmp_path: Path) -> None:
+    key, anchor = tmp_path / "key.pem", tmp_path / "anchor.json"
+    assert shell("anchor", "--new-key", key)[0] == 0
+    anchor.write_text(shell("anchor", database, "--sign", key)[1])
+    check = ("audit", database, "--anchor", anchor)
+    said = "its signature was not checked: --public-key"
+    status, _, err = shell(*check)
+    assert (status, said in err) == (0, True)
+    assert "not checked" in shell(*check, "--chain")[1]
+    assert shell(*check, "--public-key", f"{key}.pub")[2] == ""
+    anchor.write_text(shell("anchor", database)[1])
+    assert shell(*check)[2] == ""
+
+
 def test_a_key_is_never_overwritten(shell: Shell, tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     assert shell("anchor", "--new-key", key)[0] == 0

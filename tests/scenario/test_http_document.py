@@ -10,7 +10,9 @@ from kvledger.journal import Journal
 from tests.support.inspected import DEADLINE_SECONDS, ask
 from tests.support.private_tokens import live_privately
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "api" / "static" / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,14 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
 def test_every_address_is_in_the_document(scraped: tuple[list[str], str]) -> None:
     for path in scraped[0]:
         assert f"`{path.replace('/v1/journals/{journal}', 'J')}`" in DOCUMENT or f"`{path}`" in DOCUMENT, path
+
+
+def test_the_page_sends_nobody_to_an_address_that_is_not_there(scraped: tuple[list[str], str]) -> None:
+    (notice,) = re.findall(r"<noscript>.*?</noscript>", PAGE)
+    named = re.findall(r"(?<!<)/[a-z][\w./]*", notice)
+    assert named
+    for address in named:
+        assert any(f"{path}/".startswith(f"{address}/") for path in [*scraped[0], "/openapi.json"]), address
 
 
 def test_every_setting_is_in_the_document_with_its_default() -> None:

@@ -9,6 +9,7 @@ for each, so a machine that changes its speed changes both sides. Counted is the
 import asyncio
 import dataclasses
 import gc
+import json
 import random
 import tempfile
 import time
@@ -17,7 +18,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
-import httpx
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
@@ -27,6 +27,7 @@ from kvledger.api.library import Library
 from kvledger.api.settings import ApiSettings
 from kvledger.journal import Journal
 from kvledger.journal.durability import Durability
+from kvledger.tools.bench.asking import ask
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.bench.load import LoadFigure, under_load
 from kvledger.tools.bench.recording import Traffic, serve, traffic
@@ -145,18 +146,15 @@ async def _ask_past(store: Journal, *, questions: int, seed: int, progress: Prog
     dice = random.Random(seed)
     wall, cpu = np.empty(questions), np.empty(questions)
     address = f"/v1/journals/{opened.id}/tree"
-    transport = httpx.ASGITransport(app=app)
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            nodes = (await client.get(address)).json()["nodes_total"]
-            for place in range(questions):
-                first_row = dice.randrange(1_000)
-                asked = {"at": dice.randrange(1, last), "rows": 100, "first_row": first_row}
-                began, began_cpu = time.perf_counter(), time.process_time()
-                answer = await client.get(address, params=asked)
-                wall[place] = time.perf_counter() - began
-                cpu[place] = time.process_time() - began_cpu
-                answer.raise_for_status()
+        nodes = json.loads(await ask(app, address))["nodes_total"]
+        for place in range(questions):
+            first_row = dice.randrange(1_000)
+            asked = {"at": dice.randrange(1, last), "rows": 100, "first_row": first_row}
+            began, began_cpu = time.perf_counter(), time.process_time()
+            await ask(app, address, asked)
+            wall[place] = time.perf_counter() - began
+            cpu[place] = time.process_time() - began_cpu
     finally:
         library.close()
     return PastFigure(

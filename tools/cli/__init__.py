@@ -21,6 +21,7 @@ from kvledger.tools.cli.diff import diff_command
 from kvledger.tools.cli.events import anomalies_command, events_command
 from kvledger.tools.cli.explain import explain_command
 from kvledger.tools.cli.export import export_command
+from kvledger.tools.cli.extras import what_is_missing
 from kvledger.tools.cli.history import history_app
 from kvledger.tools.cli.output import COULD_NOT_RUN, INTERRUPTED, OK, Interrupted, complain
 from kvledger.tools.cli.prune import prune_command
@@ -109,9 +110,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except Interrupted as how:
         complain(str(how))
         return INTERRUPTED
-    except Exception:
+    except Exception as error:
         # A fault of this program must not look like the verdict "violation", which is what 1 means.
-        traceback.print_exc()
+        sentence = what_is_missing(error) if isinstance(error, ModuleNotFoundError) else None
+        if sentence is None:
+            traceback.print_exc()
+        else:
+            complain(sentence)
         return COULD_NOT_RUN
     if status == INTERRUPTED:
         # Typer's way to pass a KeyboardInterrupt on.

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from kvledger.tools.auditing import Evidence
     from kvledger.tools.chain_report import ChainReport
 
+UNCHECKED = (
+    "the anchor is signed, and its signature was not checked: --public-key names the key to hold it to"
+)
+
 
 def audit_command(
     database: DatabaseArgument,
@@ -63,6 +67,8 @@ def audit_command(
     with progress_bar() as progress:
         verdict = audit_stored(evidence, progress=progress)
     _say(verdict, as_json=as_json)
+    if kept is not None and kept.signature == "not_checked" and not as_json:
+        complain(UNCHECKED)
     return OK if verdict.passed else VIOLATION
 
 

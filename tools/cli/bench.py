@@ -9,6 +9,7 @@ from rich.table import Table
 from kvledger.tools.cli.bench_hits import bench_hits_command
 from kvledger.tools.cli.bench_replay import bench_replay_command
 from kvledger.tools.cli.bench_size import bench_memory_command, bench_scale_command
+from kvledger.tools.cli.extras import needs_api
 from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
 from kvledger.tools.cli.run import ModelChoice
 
@@ -153,7 +154,8 @@ def bench_inspect_command(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """How fast a past state is answered, and what an inspector under load takes from the scheduler."""
-    from kvledger.tools.bench.inspect import bench_inspect
+    with needs_api("bench inspect"):
+        from kvledger.tools.bench.inspect import bench_inspect
     from kvledger.tools.bench.recording import traffic
 
     with progress_bar() as progress:

@@ -5,7 +5,27 @@ from contextlib import contextmanager
 
 from kvledger.core.errors import InvalidArgument
 
-SENTENCE = "{} needs more packages: pip install 'kvledger[api]' ({} is missing)"
+SENTENCE = "{} needs more packages: pip install 'kvledger[{}]' ({} is missing)"
+
+EXTRAS = {
+    "fastapi": "api",
+    "limits": "api",
+    "prometheus_client": "api",
+    "pydantic_settings": "api",
+    "sse_starlette": "api",
+    "uvicorn": "api",
+    "transformers": "engine",
+    "pyarrow": "parquet",
+    "psycopg": "postgres",
+    "cryptography": "sign",
+}
+"""What is imported, and the extra of pyproject.toml that brings it."""
+
+
+def what_is_missing(error: ModuleNotFoundError) -> str | None:
+    """The sentence for a package of an extra that cannot be imported; None where no extra brings it."""
+    package = (error.name or "").partition(".")[0]
+    return SENTENCE.format("this", EXTRAS[package], package) if package in EXTRAS else None
 
 
 @contextmanager
@@ -16,4 +36,4 @@ def needs_api(what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "kvledger":
             raise
-        raise InvalidArgument(SENTENCE.format(what, error.name)) from error
+        raise InvalidArgument(SENTENCE.format(what, "api", error.name)) from error

@@ -48,7 +48,7 @@ def replay_stored(
 def replay_source(source: "LookUpSource", at: int | None) -> "Replayed":
     """The state of an open journal at seq `at`, at its end for None.
 
-    Raises `InvalidArgument` where `at` lies before what is stored, and what replay raises.
+    Raises `InvalidArgument` where `at` lies before or behind what is stored, and what replay raises.
     """
     from kvledger.journal.lookups.beginning import sentence_of
     from kvledger.journal.replay import replay
@@ -56,4 +56,8 @@ def replay_source(source: "LookUpSource", at: int | None) -> "Replayed":
     begins = source.beginning()
     if at is not None and at < begins.seq - 1:
         raise InvalidArgument(f"the state at seq {at} is not known: {sentence_of(begins)}")
-    return replay(source, upto=at)
+    replayed = replay(source, upto=at)
+    # A seq inside the last transaction is there, though the state is that before it.
+    if at is not None and at > replayed.seq and at > (last := source.head().seq):
+        raise InvalidArgument(f"seq {at} is not there yet: the journal ends at {last}")
+    return replayed

@@ -190,6 +190,7 @@ def _store(setup: KillSetup) -> Iterator[str]:
             Journal.open(url).close()
             yield url
     else:
+        store_url("postgresql:///torture")  # raises where psycopg is missing: before a server is started
         with start_server() as server:
             engine = sa.create_engine(server.url("postgres"), isolation_level="AUTOCOMMIT")
             with engine.connect() as connection:
