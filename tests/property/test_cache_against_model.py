@@ -16,7 +16,7 @@ from tests.property.twin import STEPS, Pick, Twin
 from tests.reference.retention import Learned, learned
 
 BOUNDED = settings(
-    max_examples=300,
+    max_examples=120,
     stateful_step_count=50,
     derandomize=True,
     deadline=None,
@@ -68,7 +68,7 @@ class Lru2Machine(CacheMachine):
 
 
 def test_any_operations_in_any_order_agree_under_lru_2_too() -> None:
-    run_state_machine_as_test(Lru2Machine, settings=settings(BOUNDED, max_examples=100))
+    run_state_machine_as_test(Lru2Machine, settings=settings(BOUNDED, max_examples=50))
 
 
 def walk(seed: int, steps: int = 200, *, fingerprints: bool = False, eviction: str = "lru") -> Twin:
@@ -87,8 +87,8 @@ def walk(seed: int, steps: int = 200, *, fingerprints: bool = False, eviction: s
     return twin
 
 
-WALKS = 100
-WALKS_LRU_2 = 60
+WALKS = 60
+WALKS_LRU_2 = 48
 
 
 @functools.cache

@@ -184,11 +184,11 @@ def test_bench_scale_tells_a_ratio_for_each_size_of_tree_pool_and_context(
 def test_bench_memory_tells_bytes_a_node_and_a_token_and_names_what_does_not_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    small = ("bench", "memory", "--page-size", "64", "--nodes", "8000")
+    small = ("bench", "memory", "--page-size", "64", "--nodes", "2000")
     report: Any = json.loads(printed(capsys, *small, "--json"))
 
     (figure,) = report["figures"]
-    assert (figure["system"], figure["page_size"], figure["nodes"]) == ("kvledger", 64, 8_000)
+    assert (figure["system"], figure["page_size"], figure["nodes"]) == ("kvledger", 64, 2_000)
     # Four bytes are the token itself, and memory comes in pages; a node is some objects of Python.
     assert figure["bytes_per_token"] > 1
     assert 100 < figure["bytes_per_node"] < 10_000

@@ -17,7 +17,7 @@ from kvledger.core.events import EVENTS, Event, Origin
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
 
-seeded = settings(derandomize=True, deadline=None)
+seeded = settings(derandomize=True, deadline=None, max_examples=40)
 """The same examples in every run, however slow the machine."""
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

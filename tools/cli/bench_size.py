@@ -69,7 +69,7 @@ def bench_memory_command(
 
     figures: list[MemoryFigure] = []
     sizes = page_size or [1, 64]
-    systems = [OURS, *(system or [])]
+    systems = [*(system or []), OURS]  # what may not be there first
     with progress_bar() as progress:
         for tokens in sizes:
             for name in systems:
