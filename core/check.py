@@ -182,10 +182,13 @@ def _requests(state: CacheState) -> Iterator[Violation]:
             node = parent_of(node)
         if lease is not None and state.leases.get(lease.id) is not lease:
             yield "row-safety", f"request {request.id!r} holds lease {lease.id}, which is gone"
-        if not request.computed <= request.reserved <= request.row_pages * state.page_size:
+        progress = [request.protected, request.computed, request.reserved]
+        progress.append(request.row_pages * state.page_size)
+        if progress != sorted(progress):
             yield (
                 "row-safety",
-                f"request {request.id!r} has {request.reserved} slots for {request.row_pages} pages",
+                f"request {request.id!r} has {request.reserved} slots for {request.row_pages} pages, "
+                f"{request.computed} of them computed and {request.protected} locked",
             )
     held = int((table.owner >= FIRST_REQUEST).sum())
     if held != own_total:

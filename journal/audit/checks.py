@@ -13,6 +13,7 @@ from kvledger.journal.audit.locks import Locks
 from kvledger.journal.audit.matching import Matching
 from kvledger.journal.audit.origins import Origins
 from kvledger.journal.audit.pages import PageMoves
+from kvledger.journal.audit.passed import Passed
 from kvledger.journal.audit.recency import Recency
 from kvledger.journal.audit.recount import Recount
 from kvledger.journal.audit.rollbacks import Rollbacks
@@ -30,6 +31,7 @@ def all_checks(context: Context, *, locks: Locks, rollbacks: Rollbacks) -> list[
         Matching(context),
         Acquisitions(context),
         Inserts(context),
+        Passed(context),
         Origins(context),
         RowSafety(context),
         Content(context, locks=locks),

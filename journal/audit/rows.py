@@ -67,11 +67,25 @@ class RowSafety(Check):
             self._in_order(event, request)
 
     def _in_order(self, event: PagesFreed, request: Request) -> None:
-        """A request gives SWA back from the front of what is its own, and leaves none behind."""
+        """A request gives SWA back from the front of what is its own, leaves none behind, and keeps a window.
+
+        Its last token stands in the last page of its row at most, and attends to a window before that page.
+        """
         lease = None if request.lease is None else self.state.leases.get(request.lease)
-        own = request.row[0 if lease is None else lease.length // self.state.page_size :]
+        protected = 0 if lease is None else lease.length // self.state.page_size
+        own = request.row[protected:]
         mapped = self.state.mapping.take(own, mode="clip") != 0
         first = int(mapped.argmax()) if len(own) else 0
+        frontier = protected + first + len(event.full_pages)
+        kept = max(0, request.row_pages - 1 - self.state.window_span // self.state.page_size)
+        if frontier > kept:
+            self.findings.add(
+                "row-safety",
+                f"SWA is given back before page {frontier} of a row of {request.row_pages}, whose last token "
+                f"may attend to page {kept} and all after it",
+                request=request.id,
+                pages=event.full_pages[kept - frontier :],
+            )
         if not same(own[first : first + len(event.full_pages)], event.full_pages):
             self.findings.add(
                 "well-formed",

@@ -110,8 +110,10 @@ def below_a_tombstone(full_length: int, *, live_child: bool = False) -> Journal:
         .then("insert", created(1, pages(1), pages(1)), inserted(4, full=[(0, 4)], swa=[(0, 4)]))
         .then(
             "mine",
+            touched(1),
             created(2, pages(2), second, parent=1, start=4),
             replace(inserted(8, full=[(4, 8)], swa=[(4, 8)] if live_child else []), protected_len=4),
+            touched(2),
             created(3, pages(3), pages(3), parent=2, start=8),
             replace(inserted(12, full=[(8, 12)], swa=[(8, 12)]), protected_len=8),
         )

@@ -164,12 +164,12 @@ def test_an_insert_that_fills_another_namespace_breaks_namespace() -> None:
 
 def test_two_inserts_of_one_request_are_each_matched() -> None:
     again = (
-        allocated(pages(4), pages(4), owner="r1", row_start=3),
+        allocated(pages(6), pages(6), owner="r1", row_start=5),
         created(3, pages(3), pages(3), parent=2, start=8),
         inserted(12, full=[(8, 12)], swa=[(8, 12)], request="r1"),
         *acquired(3, 3, 12, request="r1"),
         unlocked(2, 2, request="r1"),
-        row_changed("r1", 3, pages(3), first_page=2, row_pages=4),
+        row_changed("r1", 3, pages(3), first_page=2, row_pages=6),
     )
     story = Story().then("open_request", *events_of(one_request(), 2))
     story.then("extend", *events_of(one_request(), 3)).then("mine", *events_of(one_request(), 4), *again)

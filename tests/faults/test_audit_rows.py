@@ -1,5 +1,7 @@
 """Journals in which a running request could read what is neither its own nor locked: row-safety."""
 
+import pytest
+
 from kvledger.core.events import Cause, Pool
 from kvledger.journal.audit import audit
 from tests.support.hand_written import (
@@ -11,6 +13,7 @@ from tests.support.hand_written import (
     edited,
     first_of,
     freed,
+    opened,
     pages,
     request_opened,
     unlocked,
@@ -21,7 +24,7 @@ from tests.support.stories import one_request, refused_commit, two_namespaces
 
 
 def test_a_row_that_names_other_pages_than_its_locked_path_breaks_row_safety() -> None:
-    journal = edited(one_request(), 13, pages=pages(1, 3), row_pages=3)
+    journal = edited(one_request(), 13, pages=pages(1, 3), row_pages=5)
     verdict = audit(journal)
     assert broken(verdict) == {"row-safety"}
     finding = first_of(verdict, "row-safety")
@@ -51,7 +54,7 @@ def test_a_row_shorter_than_its_lease_breaks_row_safety() -> None:
 def test_a_request_that_loses_sight_of_its_pages_breaks_row_safety() -> None:
     journal = edited(one_request(), 13, row_pages=2)
     finding = first_of(audit(journal), "row-safety")
-    assert (finding.transaction, finding.request, finding.pages) == (4, "r1", (3,))
+    assert (finding.transaction, finding.request, finding.pages) == (4, "r1", (3, 4, 5))
 
 
 def test_a_request_that_frees_a_page_and_still_names_it_breaks_row_safety() -> None:
@@ -66,7 +69,7 @@ def test_a_slide_that_skips_a_page_of_the_row_is_not_well_formed() -> None:
         behind = freed(pages(*given_back), pages(*given_back), owner="r1", pool=Pool.SWA, cause=Cause.WINDOW)
         opening = (*acquired(1, None, 0, request="r1"), request_opened("r1", 1, pages()))
         story = Story().then("open_request", *opening)
-        story.then("extend", allocated(pages(5, 2, 3), owner="r1", row_start=0))
+        story.then("extend", allocated(pages(5, 2, 3, 4), owner="r1", row_start=0))
         return story.then("slide", behind).journal()
 
     assert audit(slid(5, 2)).findings == ()
@@ -75,11 +78,29 @@ def test_a_slide_that_skips_a_page_of_the_row_is_not_well_formed() -> None:
         assert (finding.seq, finding.request, finding.pages) == (6, "r1", skipping)
 
 
+@pytest.mark.parametrize(("window", "kept"), [(1, 1), (4, 1), (5, 2), (9, 3)])
+def test_a_slide_that_goes_into_the_window_of_the_last_page_breaks_row_safety(window: int, kept: int) -> None:
+    """Of five pages the last token stands in the fifth: the window before that one, in whole pages, stays."""
+    opening = (*acquired(1, None, 0, request="r1"), request_opened("r1", 1, pages()))
+    for given_back in range(1, 6):
+        behind = pages(*range(1, given_back + 1))
+        story = Story(opened(window=window)).then("open_request", *opening)
+        story.then("extend", allocated(pages(1, 2, 3, 4, 5), owner="r1", row_start=0))
+        story.then("slide", freed(behind, behind, owner="r1", pool=Pool.SWA, cause=Cause.WINDOW))
+        verdict = audit(story.journal())
+        right = given_back <= 4 - kept
+        assert broken(verdict) == (set() if right else {"row-safety"})
+        if not right:
+            finding = first_of(verdict, "row-safety")
+            assert (finding.seq, finding.request) == (6, "r1")
+            assert finding.pages == tuple(range(5 - kept, given_back + 1))
+
+
 def test_a_request_that_closes_with_pages_breaks_row_safety() -> None:
     verdict = audit(without(one_request(), 17))
     assert broken(verdict) == {"row-safety"}
     finding = first_of(verdict, "row-safety")
-    assert (finding.seq, finding.request, finding.pages) == (17, "r1", (3,))
+    assert (finding.seq, finding.request, finding.pages) == (17, "r1", (3, 4, 5))
 
 
 def test_a_running_request_whose_lease_was_released_breaks_row_safety() -> None:
@@ -94,4 +115,4 @@ def test_a_row_written_over_by_an_allocation_breaks_row_safety() -> None:
         one_request(), 3, "extend", allocated(pages(7), pages(7), owner="r1", row_start=1)
     )
     finding = first_of(audit(journal), "row-safety")
-    assert (finding.seq, finding.request, finding.pages) == (6, "r1", (2, 3))
+    assert (finding.seq, finding.request, finding.pages) == (6, "r1", (2, 3, 4, 5))

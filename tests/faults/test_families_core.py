@@ -1,8 +1,8 @@
 """Families of faults that caches of this kind have really had, each with the right value.
 
-The numbers are those of the list the project keeps. Families that a worked case shows already (1, 3, 5 in
-part) stand here only with what that case leaves out; 6 and 18 are not the cache's: its keys are the tokens
-themselves, and launched batches are the scheduler's.
+The numbers are those of docs/planted-faults.md, which says where each family has its tests. Families that a
+worked case shows already (1, 3, 5 in part) stand here only with what that case leaves out; 18 is the
+scheduler's, and from 32 on they are the journal's (test_families_journal.py).
 """
 
 import itertools
@@ -13,7 +13,7 @@ import pytest
 from kvledger.core import HybridCache, Request
 from kvledger.core import commit as commit_module
 from kvledger.core.errors import InvariantViolation, OutOfSlots
-from kvledger.core.events import RolledBack
+from kvledger.core.events import NodeDeleted, RolledBack
 from kvledger.core.insertion import Insertion
 from kvledger.core.node import Node
 from tests.scenario.dsl import Story, tokens
@@ -149,6 +149,22 @@ def test_05_after_sliding_a_finished_request_matches_to_its_last_whole_page(page
         s.SLIDE(request)
         s.FIN(request)
         assert s.MATCH(range(length)) == length // page * page
+
+
+@pytest.mark.parametrize(("page", "window"), [(1, 4), (4, 6), (8, 3)])
+def test_06_what_is_published_is_dead_up_to_the_frontier_and_live_from_there_on(
+    page: int, window: int
+) -> None:
+    """Frontier and key are counted in the same tokens, whatever the length: none is off by a page."""
+    for length in range(1, 6 * page + 2 * window, max(1, page // 3)):
+        s = Story(page=page, window=window, full=160, swa=160)
+        request = s.START("r", range(length))
+        s.SLIDE(request)
+        frontier = request.frontier
+        s.FIN(request)
+        dead = [node.end for node in s.cache.nodes() if node.swa_slots is None]
+        live = [node.start for node in s.cache.nodes() if node.swa_slots is not None]
+        assert max(dead, default=0) == min(live, default=frontier) == frontier
 
 
 def test_07_the_last_page_of_a_running_request_is_not_published() -> None:
@@ -504,6 +520,20 @@ def test_25_a_parent_that_becomes_a_leaf_takes_the_larger_stamp_over() -> None:
     assert leaf in {node.last_access for node in s.cache.nodes()}
 
 
+def test_25_swa_inside_a_window_of_a_place_further_down_is_inside_and_goes_by_its_stamp() -> None:
+    """[4, 8) lies inside: the leaf below it ends less than a window past it. [0, 4) lies outside."""
+    s = Story()
+    s.INS("50..53")
+    s.INS("1..8")
+    s.INS("1..10")
+    chain = [(node.start, node.end) for node in s.cache.nodes() if node.tokens[0] < 50]
+    assert chain == [(0, 4), (4, 8), (8, 10)]
+    assert s.EVICT(0, 1) == (0, 4)
+    assert (s.MATCH("1..10"), s.MATCH("50..53")) == (10, 4)
+    assert s.EVICT(0, 1) == (4, 4)
+    assert (s.MATCH("1..10"), s.MATCH("50..53")) == (10, 0)
+
+
 @pytest.mark.parametrize(("full", "swa"), [(4, 0), (0, 4)], ids=["full", "swa"])
 def test_26_a_cascade_follows_either_eviction_and_stops_at_a_lock(full: int, swa: int) -> None:
     s = Story()
@@ -519,6 +549,14 @@ def test_26_a_cascade_follows_either_eviction_and_stops_at_a_lock(full: int, swa
     s.INS("1..12", dead=8)
     assert s.EVICT(full, swa) == (8, 4)
     s.REST("0 0 4 0 60 64")
+
+
+def test_27_an_eviction_returns_what_became_free_the_cascade_included() -> None:
+    s = Story(page=4, window=4)
+    s.INS(range(16), dead=12)
+    free = s.figures()[4:]
+    assert s.EVICT(1, 0) == (16, 4)
+    assert [now - before for now, before in zip(s.figures()[4:], free, strict=True)] == [16, 4]
 
 
 def test_28_names_that_would_join_to_the_same_string_do_not_meet() -> None:
@@ -566,6 +604,31 @@ def test_30_an_unlock_in_one_namespace_leaves_the_other_locked() -> None:
     assert all(node.full_lock == 0 for node in s.cache.nodes("x"))
     s.UNLOCK(second)
     s.REST("16 16 0 0 48 48")
+
+
+def test_31_every_node_that_is_gone_was_told_by_an_event_of_its_own() -> None:
+    s = Story()
+    s.INS("1..12", dead=8)
+    s.INS("50..70")
+    s.INS("1..4, 80..83", namespace="x")
+    held = s.LOCK("50..70")
+    steps = (lambda: s.EVICT(4, 0), lambda: s.UNLOCK(held), lambda: s.EVICT(0, 64), s.cache.reset)
+    gone = 0
+    for step in steps:
+        before, journaled = {node.id for node in s.cache.nodes()}, len(s.sink.transactions)
+        step()
+        s.see()
+        told = [
+            event.node
+            for record in s.sink.transactions[journaled:]
+            for event in record.events
+            if isinstance(event, NodeDeleted)
+        ]
+        lost = before - {node.id for node in s.cache.nodes()}
+        assert sorted(told) == sorted(lost)
+        gone += len(lost)
+    assert gone > 4
+    assert not s.cache.nodes()
 
 
 def test_every_slot_of_a_committed_row_is_its_own_or_on_its_locked_path() -> None:

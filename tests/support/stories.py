@@ -29,7 +29,7 @@ from tests.support.hand_written import (
 
 
 def one_request() -> Journal:
-    """A request opens, extends, commits two of its three pages, slides and finishes."""
+    """A request opens, extends, commits two of its five pages, slides and finishes."""
     return (
         Story()
         .then(
@@ -39,7 +39,7 @@ def one_request() -> Journal:
             request_opened("r1", 1, pages()),  # 4
             request="r1",
         )
-        .then("extend", allocated(pages(1, 2, 3), owner="r1", row_start=0))  # 5
+        .then("extend", allocated(pages(1, 2, 3, 4, 5), owner="r1", row_start=0))  # 5
         .then(
             "commit",
             created(1, pages(1), pages(1)),  # 6
@@ -49,7 +49,7 @@ def one_request() -> Journal:
             touched(2, first_stamp=3),  # 10
             locked(2, 2, 8, request="r1"),  # 11
             unlocked(1, None, request="r1"),  # 12
-            row_changed("r1", 2, pages(1, 2), row_pages=3),  # 13
+            row_changed("r1", 2, pages(1, 2), row_pages=5),  # 13
             request="r1",
         )
         .then(
@@ -60,7 +60,7 @@ def one_request() -> Journal:
         .then(
             "finish",
             unlocked(2, 2, request="r1", swa_held=False),  # 16
-            freed(pages(3), pages(0), owner="r1", pool=Pool.FULL, cause=Cause.FINISH),  # 17
+            freed(pages(3, 4, 5), pages(0, 4, 5), owner="r1", cause=Cause.FINISH),  # 17
             closed("r1"),  # 18
             request="r1",
         )

@@ -96,9 +96,9 @@ def test_the_tree_of_a_commit_is_shown_as_views() -> None:
 def test_a_row_is_extended_committed_and_gone() -> None:
     journal = one_request()
     name = RequestId("r1")
-    assert replay(journal, upto=5).state.requests[name].row.tolist() == [1, 2, 3]
+    assert replay(journal, upto=5).state.requests[name].row.tolist() == [1, 2, 3, 4, 5]
     committed = replay(journal, upto=13).state
-    assert committed.requests[name].row.tolist() == [1, 2, 3]
+    assert committed.requests[name].row.tolist() == [1, 2, 3, 4, 5]
     assert committed.requests[name].lease == 2
     assert list(committed.leases) == [2]
     assert replay(journal).state.requests == {}
@@ -118,10 +118,10 @@ def one_request_opened() -> list[Event]:
 
 def test_giving_back_swa_keeps_full_and_clears_the_mapping() -> None:
     state = replay(one_request(), upto=15).state
-    assert state.mapping[[1, 2, 3]].tolist() == [1, 2, 0]
+    assert state.mapping[[1, 2, 3, 4, 5]].tolist() == [1, 2, 0, 4, 5]
     full, swa = state.places()
-    assert full == PoolPlaces(total=16, free=13, deferred=0, tree=2, held=1)
-    assert swa == PoolPlaces(total=8, free=6, deferred=0, tree=2, held=0)
+    assert full == PoolPlaces(total=16, free=11, deferred=0, tree=2, held=3)
+    assert swa == PoolPlaces(total=8, free=4, deferred=0, tree=2, held=2)
 
 
 def test_a_recovery_under_lock_keeps_full_and_takes_the_incoming_swa() -> None:

@@ -56,10 +56,10 @@ def test_a_running_request_over_two_nodes() -> None:
         i64(0, 0, 0, 1, 0, 1) + string(b"") + string(int32s(0, 1, 2, 3)) + array(1) + array(1),
         i64(1, 4, 1, 1, 0, 1) + i64(-1) + string(int32s(4, 5, 6, 7)) + array(2) + array(2),
         i64(1) + i64(2, 2, 8, 4, 0),
-        i64(1) + string(b"r1") + string(b"") + i64(2) + array(1, 2, 3),
+        i64(1) + string(b"r1") + string(b"") + i64(2) + array(1, 2, 3, 4, 5),
         array(),
-        array(1, 2) + array(1, 2),
-        array(*range(4, 17)) + array(*range(3, 9)),
+        array(1, 2, 4, 5) + array(1, 2, 4, 5),
+        array(*range(6, 17)) + array(3, 6, 7, 8),
         array() + array(),
     )
     assert state.digest() == expected

@@ -1,0 +1,92 @@
+"""Probes of work: what a call costs beside a large tree, and a workload whose reads are checked."""
+
+import sys
+from pathlib import Path
+
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.core.sinks import MemorySink
+from kvledger.journal.audit import audit
+from kvledger.journal.records import number_transactions
+from kvledger.tools.presets import BUILTIN
+from kvledger.tools.run import RunSetup, run_workload
+from kvledger.tools.workload import builtin_workload
+
+
+def _calls_of(nodes: int) -> int:
+    """Python calls that an allocation and its free take beside a tree of so many nodes."""
+    config = CacheConfig(page_size=1, sliding_window=1, full_tokens=4 * nodes + 8, swa_tokens=4 * nodes + 8)
+    cache = HybridCache(config, sink=MemorySink())
+    for number in range(nodes):
+        cache.insert([number], cache.alloc(1))
+    calls = 0
+
+    def count(frame: object, event: str, what: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        cache.free(cache.alloc(1))
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def work_of_a_small_call(folder: Path) -> str | None:
+    """What an operation costs does not follow the size of the tree."""
+    few, many = _calls_of(4), _calls_of(64)
+    return None if many <= few + 4 else f"the count of calls: {few} beside 4 nodes, {many} beside 64"
+
+
+def work_of_an_audit(folder: Path) -> str | None:
+    """What a transaction costs the audit does not follow the size of the tree."""
+    costs = []
+    for nodes in (4, 64):
+        sink = MemorySink()
+        config = CacheConfig(page_size=1, sliding_window=1, full_tokens=8 * nodes, swa_tokens=8 * nodes)
+        cache = HybridCache(config, sink=sink)
+        for number in range(nodes):
+            cache.insert([number], cache.alloc(1))
+        totals = []
+        for more in (0, 10):
+            for _ in range(more):
+                cache.free(cache.alloc(1))
+            transactions = number_transactions(sink.transactions)
+            calls = 0
+
+            def count(frame: object, event: str, what: object) -> None:
+                nonlocal calls
+                calls += event in ("call", "c_call")
+
+            sys.setprofile(count)
+            try:
+                audit(transactions)
+            finally:
+                sys.setprofile(None)
+            totals.append(calls)
+        costs.append(totals[1] - totals[0])
+    few, many = costs
+    return None if many <= few + 20 else f"the count of calls: {few} beside 4 nodes, {many} beside 64"
+
+
+def served(folder: Path) -> str | None:
+    """The built-in workload with real KV: requests read what was computed for their tokens."""
+    setup = RunSetup(
+        config=CacheConfig(
+            page_size=BUILTIN.page_size,
+            sliding_window=BUILTIN.window,
+            full_tokens=BUILTIN.full_tokens,
+            swa_tokens=BUILTIN.swa_tokens,
+            layout=BUILTIN.layout,
+        ),
+        settings=BUILTIN.settings,
+        database=str(folder / "run.db"),
+        name="planted",
+        durability="background",
+    )
+    report = run_workload(setup, builtin_workload(24, seed=0))
+    if report.kv_wrong:
+        return f"the reads: {report.kv_findings[0]}"
+    if report.stopped is not None:
+        return f"stopped: {report.stopped}"
+    return None if report.audit.verdict == "pass" else f"audit: {report.audit.findings[0].sentence}"
