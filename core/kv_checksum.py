@@ -9,8 +9,9 @@ order) is, modulo 2**64,
 
 Factors are odd, so no single word can change without changing the sum; that they depend on the place shows
 words that change places. They have twice as many bits as a word, so that changes in the highest bits of
-several words do not cancel out either. Integer sums do not depend on the order of their parts, so every
-device comes to the same number. It finds accidents; who wants to deceive it can.
+several words hardly ever cancel out either: two such bits do at one pair of places in 2**32. Integer sums do
+not depend on the order of their parts, so every device comes to the same number. It finds accidents; who
+wants to deceive it can.
 
 On a processor two words are one of 64 bits, with lower half a and upper half b, read where it lies:
 

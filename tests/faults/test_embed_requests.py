@@ -1,5 +1,7 @@
 """What a hostile caller asks of the embedding: one request or manager is refused, the others go on."""
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +72,7 @@ def served(model: Any, submit: Callable[[Any], None], *, answers: int) -> list[A
     outputs: list[Any] = []
     while len(outputs) < answers and (output := manager.get_result(timeout=30)) is not None:
         outputs.append(output)
-    manager.stop(block=True)
+    manager.stop(block=True, hard_stop=len(outputs) < answers)  # else it waits for who never gets an answer
     return outputs
 
 
@@ -91,10 +93,13 @@ def test_an_id_that_waits_or_runs_already_is_refused_and_its_owner_goes_on(model
     }
 
 
-def test_a_second_manager_gets_no_cache_while_the_first_one_runs(model: Any) -> None:
+@pytest.mark.parametrize("warmed", [False, True])
+def test_a_second_manager_gets_no_cache_while_the_first_one_runs(warmed: bool, model: Any) -> None:
     generation = GenerationConfig(max_new_tokens=5, **GREEDY)
     with shared_prefixes(model, **SIZES) as ledger:
         first, second = (model.init_continuous_batching(generation_config=generation) for _ in range(2))
+        for manager in (first, second) if warmed else ():
+            manager.warmup()  # makes its scheduler, while none of them runs
         first.start()
         first.add_request(SOUND, request_id="before")
         assert first.get_result(timeout=30).error is None
@@ -110,6 +115,30 @@ def test_a_second_manager_gets_no_cache_while_the_first_one_runs(model: Any) -> 
         assert idle(ledger)
     assert ledger.report().finished == 2
     assert ledger.report().stopped is None
+
+
+def test_a_manager_with_a_scheduler_of_a_block_that_is_over_gets_no_cache(model: Any) -> None:
+    with shared_prefixes(model, **SIZES) as ledger:
+        manager = model.init_continuous_batching(
+            generation_config=GenerationConfig(max_new_tokens=5, **GREEDY)
+        )
+        manager.warmup()
+    manager.add_request(SOUND)
+    manager.start()
+    assert "the block that shared prefixes is over" in manager.get_result(timeout=30).error
+    manager.stop(block=True)
+    assert ledger.report().stopped is None
+
+
+def test_a_block_keeps_none_of_the_managers_that_it_is_done_with(model: Any) -> None:
+    managers: list[weakref.ref[Any]] = []
+    with shared_prefixes(model, **SIZES):
+        for _ in range(2):
+            with model.continuous_batching_context_manager(warmup=False) as manager:
+                managers.append(weakref.ref(manager))
+            del manager
+        gc.collect()
+        assert managers[0]() is None
 
 
 @pytest.mark.parametrize("attention", ["flex_attention", "paged|sdpa", "nonsense"])
@@ -133,6 +162,38 @@ def test_what_a_request_outgrows_ends_the_loop_once_nothing_else_can_run(model: 
     assert set(run.errors) == {"req_0"}
     assert "no requests can be offloaded" in run.errors["req_0"]
     assert len(run.tokens["req_1"]) == 12
+
+
+def test_who_waits_in_the_queue_of_a_loop_that_ends_has_left_too(model: Any) -> None:
+    with shared_prefixes(model, **SIZES, poison=True) as ledger:
+        run = run_batching(model, [[5] * 31, [6] * 31], new_tokens=40)
+        assert (ledger.report().retractions, ledger.report().aborted) == (1, 2)
+        ledger.forget()
+    assert set(run.errors) == {"req_0", "req_1"}
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_model_has_its_attention_back_also_after_a_manager_that_nobody_stopped(started: bool) -> None:
+    eager = tiny_model("gpt-oss", 18)
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("the forward pass fails")
+
+    with shared_prefixes(eager, **SIZES):
+        manager = eager.init_continuous_batching(
+            generation_config=GenerationConfig(max_new_tokens=2, **GREEDY)
+        )
+        assert eager.config._attn_implementation == "paged|eager"
+        if started:
+            hook = eager.register_forward_pre_hook(fails)
+            manager.add_request(SOUND)
+            manager.start()
+            output = manager.get_result(timeout=30)
+            manager.join(0.0)
+            hook.remove()
+            assert output.error == "the forward pass fails"
+            assert not manager.is_running()
+    assert eager.config._attn_implementation == "eager"
 
 
 def test_a_block_that_is_over_can_be_left_again_and_changes_nothing(model: Any) -> None:
@@ -160,6 +221,36 @@ def test_a_request_cancelled_in_the_queue_it_was_put_back_into_leaves_nothing_be
     assert not shared.errors
     assert ledger.report().retractions > 0
     assert ledger.report().aborted > 0
+
+
+def test_who_waits_is_served_after_all_that_ran_were_cancelled(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = {"one": [5] * 31, "other": [6] * 31}  # 64 tokens hold both, and only one can go on
+    retracted: list[str] = []
+    free_blocks = LedgerPagedCache.free_blocks
+
+    with shared_prefixes(model, **SIZES, poison=True) as ledger:
+
+        def submit(manager: Any) -> None:
+            for name, prompt in prompts.items():
+                manager.add_request(prompt, request_id=name)
+
+            def free_and_cancel(cache: LedgerPagedCache, request_id: str, no_cache: bool = False) -> None:
+                free_blocks(cache, request_id, no_cache)
+                if no_cache:
+                    retracted.append(request_id)
+                    for name in prompts.keys() - {request_id}:
+                        manager.cancel_request(name)
+
+            monkeypatch.setattr(LedgerPagedCache, "free_blocks", free_and_cancel)
+
+        outputs = served(model, submit, answers=1)
+        assert idle(ledger)
+    (waited,) = retracted
+    assert [(output.request_id, output.error) for output in outputs] == [(waited, None)]
+    alone = run_batching(model, [prompts[waited]], new_tokens=5)
+    assert outputs[0].generated_tokens == alone.tokens["req_0"]
 
 
 def odd_prompts(page_size: int, *, window: int, most: int) -> list[list[int]]:

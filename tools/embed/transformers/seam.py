@@ -6,10 +6,10 @@ its own paged cache. Other models, and the installed package, stay as they are.
 """
 
 from collections.abc import Callable
-from functools import partial
 from threading import Lock
 from types import FunctionType
 from typing import Any
+from weakref import WeakSet
 
 from kvledger.core import KVLayout
 from kvledger.core.device_pools import DevicePools
@@ -47,21 +47,26 @@ class Seam:
         self._pools = pools
         self._layout = layout
         self._recorder = flush_each_step
-        self._managers: list[Any] = []
+        self._managers: WeakSet[Any] = WeakSet()  # one that nobody has any more can neither start nor run
         self._serving: Any = None  # the manager whose loop got our cache last
-        self._claim = Lock()  # each loop asks in a thread of its own
+        self._switched: tuple[str, str] | None = None  # attention before and after a manager changed it
+        self._claiming = Lock()  # each loop asks in a thread of its own
 
     def put_in(self) -> None:
         """From here on the model's managers share prefixes."""
         setattr(self._model, _ATTRIBUTE, self._init_continuous_batching)
 
     def take_out(self) -> None:
-        """The model is as it was; what still runs is stopped, because its cache ends here."""
-        delattr(self._model, _ATTRIBUTE)
-        for manager in self._managers:
+        """The model is as it was; what still runs is stopped, because its cache ends here.
+
+        Nothing to take out where `put_in` never came to its end.
+        """
+        vars(self._model).pop(_ATTRIBUTE, None)
+        for manager in list(self._managers):
             if manager.is_running():
                 manager.stop(block=True, hard_stop=True)
         self._model.destroy_cached_continuous_batching_manager()
+        self._switch_back()
 
     def _init_continuous_batching(
         self,
@@ -80,16 +85,29 @@ class Seam:
         batching = plain_batching(asked or ContinuousBatchingConfig(), self._model)
         if any(manager.is_running() for manager in self._managers):
             raise UnsupportedSetup(ONE_MANAGER)
-        manager = getattr(type(self._model), _ATTRIBUTE)(
-            self._model,
-            generation_config=generation_config,
-            continuous_batching_config=batching,
-            workload_hints=workload_hints,
-        )
+        before = self._model.config._attn_implementation
+        try:
+            manager = getattr(type(self._model), _ATTRIBUTE)(
+                self._model,
+                generation_config=generation_config,
+                continuous_batching_config=batching,
+                workload_hints=workload_hints,
+            )
+        finally:
+            now = self._model.config._attn_implementation
+            if now != before:
+                self._switched = (before, now)
         if manager not in self._managers:
-            self._managers.append(manager)
+            self._managers.add(manager)
             self._adopt(manager)
         return manager
+
+    def _switch_back(self) -> None:
+        """Give the model the attention that it had, where a manager changed it and was never stopped."""
+        if self._switched is not None:
+            before, switched = self._switched
+            if self._model.config._attn_implementation == switched:
+                self._model.set_attn_implementation(before)
 
     def _adopt(self, manager: Any) -> None:
         """Let a manager build its scheduler around our cache.
@@ -97,14 +115,16 @@ class Seam:
         Each of its steps then ends with a flush, and a request that could never run fails by itself, in the
         way that the scheduler has for one that it cannot take.
         """
-        paged_cache = partial(self._paged_cache, manager)
-        create = _looking_up(type(manager)._create_batch_processor, PagedAttentionCache=paged_cache)
+        create = _looking_up(type(manager)._create_batch_processor, PagedAttentionCache=self._paged_cache)
 
         def create_batch_processor() -> Any:
+            self._claim(manager)
             before = manager.batch_processor
             processor = create(manager)
             if processor is not before:
                 self._vet_requests(processor.scheduler)
+                _admit_after_cancellations(processor.scheduler)
+                self._leave_with_the_loop(processor)
                 if self._recorder is not None:
                     self._flush_steps(processor, self._recorder.flush)
             return processor
@@ -122,6 +142,16 @@ class Seam:
 
         scheduler.add_waiting_request = vet_and_add
 
+    def _leave_with_the_loop(self, processor: Any) -> None:
+        """Whom the scheduler gives up when its loop ends says goodbye, also who waits in its queue then."""
+        fail = processor.fail_all_requests
+
+        def fail_and_leave(error: Exception) -> None:
+            fail(error)
+            self._book.leave_all()
+
+        processor.fail_all_requests = fail_and_leave
+
     def _flush_steps(self, processor: Any, flush: Callable[[], None]) -> None:
         update = processor.update_batch
 
@@ -131,24 +161,30 @@ class Seam:
 
         processor.update_batch = update_and_flush
 
-    def _paged_cache(
-        self, manager: Any, *, continuous_batching_config: Any, device: Any, dtype: Any, **_: Any
-    ) -> Any:
-        """What a manager gets where it asks for its paged cache, in the thread of its loop."""
-        from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
+    def _claim(self, manager: Any) -> None:
+        """Let a manager have the cache: before it makes its scheduler, and before each run of its loop.
 
+        UnsupportedSetup where the block is over, another manager runs, or the model is not what it was.
+        """
         config = self._book.cache.config
         if not self._pools.k:
             raise UnsupportedSetup("the block that shared prefixes is over: make the manager inside one")
+        device, dtype = self._model.device, self._model.dtype
         if str(device) != config.device or str(dtype) != f"torch.{self._layout.dtype}":
             raise UnsupportedSetup(
                 f"the model was {self._layout.dtype} on {config.device} when the block began and is "
                 f"{dtype} on {device} now"
             )
-        with self._claim:
+        with self._claiming:
             if self._serving is not manager and self._serving is not None and self._serving.is_running():
                 raise UnsupportedSetup(ONE_MANAGER)
             self._serving = manager
+
+    def _paged_cache(self, *, continuous_batching_config: Any, **_: Any) -> Any:
+        """What a manager gets where it asks for its paged cache, by its loop or before it."""
+        from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
+
+        config = self._book.cache.config
         self._book.leave_all()
         window, swa_tokens = config.sliding_window, config.swa_tokens
         limit = chunk_limit(page_size=config.page_size, window=window, swa_tokens=swa_tokens)
@@ -170,6 +206,23 @@ def check_free(model: Any) -> None:
         raise UnsupportedSetup(
             "this model keeps a manager of its own: call destroy_cached_continuous_batching_manager() first"
         )
+
+
+def _admit_after_cancellations(scheduler: Any) -> None:
+    """Let in who waits once all that ran were cancelled.
+
+    After the scheduler took a request back to its queue it lets nobody in until one finishes. Where none
+    is left that could, all that wait would do so for ever.
+    """
+    clear = scheduler.clear_cancelled_requests
+
+    def clear_and_admit() -> Any:
+        cancelled = clear()
+        if not scheduler.active_requests:
+            scheduler.block_new_requests = False
+        return cancelled
+
+    scheduler.clear_cancelled_requests = clear_and_admit
 
 
 def _looking_up(function: Any, **names: Any) -> Any:

@@ -137,8 +137,8 @@ class SharedPrefixes:
             seam = Seam(
                 self._model, book, pools, layout=layout_of_model(self._model), flush_each_step=flushed
             )
+            undo.callback(seam.take_out)  # first, for an interrupt may come at any point
             seam.put_in()
-            undo.callback(seam.take_out)
             self._book = book
             self._undo = undo.pop_all()
         return self
