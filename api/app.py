@@ -71,6 +71,7 @@ def create_app(settings: ApiSettings, library: Library, *, process: OwnProcess |
         lifespan=life,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=EVERYWHERE,
     )
     app.state.library = library

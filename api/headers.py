@@ -3,11 +3,13 @@
 Answers that can never change may be kept (etags.py); all others are asked for again each time.
 """
 
+import asyncio
+
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvledger.api.etags import KEEP, REVALIDATE, TAG
-from kvledger.api.problems import problem_response, refusal_of
+from kvledger.api.problems import problem_response, refusal_of, unavailable
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -21,7 +23,7 @@ HEADERS = {
 
 
 class HeaderLayer:
-    """Puts `HEADERS` and a Cache-Control on every answer of `app`; where that fails it answers itself."""
+    """Puts `HEADERS` and a Cache-Control on every answer of `app`; where that fails or is cut, it answers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -49,6 +51,11 @@ class HeaderLayer:
 
         try:
             await self._app(scope, receive, with_headers)
+        except asyncio.CancelledError:
+            if started:
+                raise
+            # The server goes down and waits no longer. The task ends here, and its reader is told why.
+            await problem_response(unavailable("the service is going down"))(scope, receive, with_headers)
         except Exception as error:
             if not started:
                 await problem_response(refusal_of(error))(scope, receive, with_headers)

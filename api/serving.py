@@ -7,8 +7,10 @@ of it: a socket that listens in two processes would take connections that nobody
 
 import asyncio
 import os
+import signal
 import socket
 import weakref
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -67,6 +69,8 @@ class Service(uvicorn.Server):
         """Where it can be opened on this machine, known from `listen` on."""
         self.is_everywhere = False
         """Whether it listens at every address of this machine; then `url` has the loopback one."""
+        self.was_interrupted = False
+        """Whether a SIGINT ended it."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -118,6 +122,15 @@ class Service(uvicorn.Server):
         if self._socket is None:
             self.listen()
         super().run(sockets=[self._socket] if self._socket is not None else sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came: end, and remember which it was.
+
+        The server beneath raises it once more at the end, for whoever had the signal before. Where it was
+        ignored then, which a shell without job control does to what it runs in the background, nobody hears.
+        """
+        self.was_interrupted = self.was_interrupted or sig == signal.SIGINT
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then all else."""

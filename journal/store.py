@@ -163,7 +163,7 @@ class Journal:
             tokens=stored_tokens,
             keeper=keeper,
             followers=followers,
-            url=self.url,
+            url=engine.url,
         )
 
     def list(self) -> tuple[JournalInfo, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from kvledger.api.apart.wire import OPENING, BrokenFrame, Frame, Frames, frame
+from kvledger.api.apart.wire import OPENING, THERE, BrokenFrame, Frame, Frames, frame
 from kvledger.api.app import create_app
 from kvledger.api.library import Library
 from kvledger.api.settings import ApiSettings
@@ -117,6 +117,9 @@ class Answering(asyncio.Protocol):
         """Part of a question came, or several."""
         try:
             for one in self._frames.fed(data):
+                if one.number == THERE:
+                    self.send(frame(THERE, {}))
+                    continue
                 task = asyncio.get_running_loop().create_task(self._answer(one))
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)

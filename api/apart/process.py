@@ -201,8 +201,10 @@ def _spawn(folder: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
     executable = get_executable()
     if not executable:
         raise ValueError("nobody knows where this interpreter's program is")
+    if getattr(sys, "frozen", False):
+        raise ValueError("the interpreter is part of a packed program, which would begin a second time")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
-    environment["PYTHONPATH"] = os.pathsep.join(place for place in sys.path if place)
+    environment["PYTHONPATH"] = os.pathsep.join(_places(folder))
     ours, theirs = socket.socketpair()
     try:
         process = subprocess.Popen(
@@ -219,6 +221,15 @@ def _spawn(folder: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
         theirs.close()
     ours.setblocking(False)
     return process, ours
+
+
+def _places(folder: str) -> list[str]:
+    """Where this interpreter looks for modules; "" (a notebook, a script from stdin) is the folder it is in.
+
+    What is no text, it passes over too.
+    """
+    places: list[Any] = sys.path
+    return [place or folder for place in places if isinstance(place, str)]
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:

@@ -2,8 +2,10 @@
 
 A frame is three 32-bit integers, most significant byte first: the number of the question, and how many bytes
 its head and its body have; then both. The head is JSON, the body is what HTTP carries, and nobody looks into
-it on the way. Number 0 is no question: in it the service says what to serve, and the process that it does.
-Both ends are one program, so a frame that is none is a fault, and ends the connection.
+it on the way. Number 0 is no question: in the first such frame the service says what to serve, and the
+process that it does; in each that follows the service asks whether the process is there, which says so before
+whatever it is busy with. Both ends are one program, so a frame that is none is a fault, and ends the
+connection.
 """
 
 import json
@@ -24,6 +26,12 @@ BODY_BYTES = 2**28
 
 OPENING = 0
 """The number of what is said before the first question."""
+
+THERE = OPENING
+"""The number of the same between questions: whether anybody is there."""
+
+NUMBERS = 2**32 - 1
+"""Numbers that questions have, from 1 on; then they begin anew, and those under way are far fewer."""
 
 
 class BrokenFrame(CacheError):

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,11 +32,17 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("serve"))
 
 
+IN_THE_BACKGROUND = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""Begins a program as a shell without job control does with an `&` behind it: SIGINT is ignored."""
+
+
 @contextmanager
-def serving(database: Path, *options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command in a process of its own, and the address that it printed."""
+def begun(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command in a process of its own, and the first line that it prints."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kvledger.tools", "serve", str(database), "--port", "0", *options],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -50,6 +56,17 @@ def serving(database: Path, *options: str, **environment: str) -> Iterator[tuple
         process.communicate()
 
 
+def serve(database: Path, *options: str) -> list[str]:
+    return [sys.executable, "-m", "kvledger.tools", "serve", str(database), "--port", "0", *options]
+
+
+@contextmanager
+def serving(database: Path, *options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The service, and the address that it printed."""
+    with begun(serve(database, *options), environment) as running:
+        yield running
+
+
 def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command line where the packages of the extra cannot be imported."""
     code = (
@@ -61,8 +78,11 @@ def without_the_extra(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_prints_its_address_answers_and_ends_when_it_is_interrupted(database: Path) -> None:
-    with serving(database) as (process, url):
+@pytest.mark.parametrize("through", [(), IN_THE_BACKGROUND], ids=["here", "in the background"])
+def test_it_prints_its_address_answers_and_ends_when_it_is_interrupted(
+    database: Path, through: tuple[str, ...]
+) -> None:
+    with begun([*through, *serve(database)], {}) as (process, url):
         assert url.startswith("http://127.0.0.1:")
         assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
         assert httpx.get(f"{url}/v1/journals").json()["items"][0]["name"] == "small"

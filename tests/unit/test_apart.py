@@ -1,7 +1,8 @@
-"""What the service and its own process send each other, how often one is started, and what goes there."""
+"""How and how often a process for the past is started, and what goes there."""
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,37 +11,13 @@ from typing import Any, cast
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from kvledger.api.apart import ApartLayer, Orders, OwnProcess
+from kvledger.api.apart import ApartLayer, Orders, OwnProcess, process
 from kvledger.api.apart.attempts import Attempts
-from kvledger.api.apart.child import Answering
 from kvledger.api.apart.layer import STATES
-from kvledger.api.apart.link import Answered, Link, ProcessGone
-from kvledger.api.apart.wire import BODY_BYTES, HEAD_BYTES, PREFIX, BrokenFrame, Frame, Frames, frame
+from kvledger.api.apart.link import Answered, ProcessGone
 from kvledger.api.audits import Audits
 from kvledger.api.library import Library
 from tests.support.service import client_over, recorded
-
-SENT = [frame(1, {"a": "é"}, b"\x00body"), frame(2, {}), frame(3, [], b"x" * 300)]
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 11, 12, 13, 100, 1_000])
-def test_frames_are_whole_again_however_they_were_cut(size: int) -> None:
-    data = b"".join(one.encoded() for one in SENT)
-    frames = Frames()
-    pieces = [data[place : place + size] for place in range(0, len(data), size)]
-    assert [one for piece in pieces for one in frames.fed(piece)] == SENT
-    assert SENT[0].told() == {"a": "é"}
-
-
-@pytest.mark.parametrize("claims", [(HEAD_BYTES + 1, 0), (0, BODY_BYTES + 1)])
-def test_a_frame_that_claims_more_than_there_may_be_is_refused(claims: tuple[int, int]) -> None:
-    with pytest.raises(BrokenFrame):
-        list(Frames().fed(PREFIX.pack(1, *claims)))
-
-
-def test_a_head_that_is_no_json_is_refused() -> None:
-    with pytest.raises(BrokenFrame):
-        Frame(1, b"{").told()
 
 
 def test_a_process_is_started_so_often_in_so_long_and_then_again() -> None:
@@ -54,72 +31,27 @@ def test_a_process_is_started_so_often_in_so_long_and_then_again() -> None:
     assert attempts.begun == 3
 
 
-class Sent(asyncio.Transport):
-    """The other side of a link: takes what is sent."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.data = b""
-
-    def write(self, data: Any) -> None:
-        self.data += data
-
-    def abort(self) -> None:
-        self.data = b"aborted"
+def test_it_looks_for_modules_where_its_scheduler_does_whatever_stands_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", ["/one", "", Path("/no-text"), None, "/two"])
+    assert process._places("/the/folder") == ["/one", "/the/folder", "/two"]
 
 
-def test_each_question_gets_its_own_answer_in_whatever_order_they_come() -> None:
-    async def asked() -> list[bytes]:
-        link, sent = Link(), Sent()
-        link.connection_made(sent)
-        questions = [asyncio.ensure_future(link.ask({"n": n}, b"")) for n in range(3)]
-        await asyncio.sleep(0)
-        for one in reversed(list(Frames().fed(sent.data))):
-            told = {"status": 200, "headers": []}
-            link.data_received(frame(one.number, told, str(one.told()["n"]).encode()).encoded())
-        return [answer.body for answer in await asyncio.gather(*questions)]
-
-    assert asyncio.run(asked()) == [b"0", b"1", b"2"]
-
-
-def test_whoever_waits_when_the_process_ends_is_told_so_and_whoever_comes_later_too() -> None:
-    async def asked() -> None:
-        link = Link()
-        link.connection_made(Sent())
-        question = asyncio.ensure_future(link.ask({}, b""))
-        await asyncio.sleep(0)
-        link.connection_lost(None)
-        for lost in (question, link.ask({}, b"")):
-            with pytest.raises(ProcessGone):
-                await lost
-        assert link.ended.is_set()
-
-    asyncio.run(asked())
-
-
-def test_an_answer_that_is_no_frame_ends_the_connection() -> None:
-    async def asked() -> None:
-        link, sent = Link(), Sent()
-        link.connection_made(sent)
-        question = asyncio.ensure_future(link.ask({}, b""))
-        await asyncio.sleep(0)
-        (one,) = Frames().fed(sent.data)
-        link.data_received(Frame(one.number, b"no json").encoded())
-        with pytest.raises(ProcessGone):
-            await question
-        assert sent.data == b"aborted"
-
-    asyncio.run(asked())
+def test_a_packed_program_is_not_begun_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(ValueError, match="packed"):
+        process._spawn("/")
 
 
 def test_one_that_was_closed_is_never_started_again() -> None:
     async def asked() -> None:
-        process = OwnProcess(Orders(database="", journal=None, hiding={}, limits={}, parent=0))
-        await process.close()
-        process.begin()
+        own = OwnProcess(Orders(database="", journal=None, hiding={}, limits={}, parent=0))
+        await own.close()
+        own.begin()
         with pytest.raises(ProcessGone):
-            await process.ask({})
-        assert (process.attempts.begun, process.pid, process.phase) == (0, None, "idle")
+            await own.ask({})
+        assert (own.attempts.begun, own.pid, own.phase) == (0, None, "idle")
 
     asyncio.run(asked())
 
@@ -311,21 +243,3 @@ def openapi(tmp_path: Path) -> dict[str, Any]:
     with client_over(recorded(tmp_path, requests=3)) as client:
         document: dict[str, Any] = client.get("/openapi.json").json()
         return document
-
-
-@pytest.mark.parametrize("head", [{"no": "question"}, {"method": "GET"}])
-def test_a_question_that_gets_no_answer_ends_the_process_and_keeps_nobody_waiting(
-    head: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers nothing."""
-
-    async def asked() -> bool:
-        answering = Answering(app, Frames())
-        answering.connection_made(Sent())
-        answering.data_received(frame(1, head).encoded())
-        await asyncio.wait_for(answering.ended.wait(), 30)
-        return answering.ended.is_set()
-
-    assert asyncio.run(asked())
-    assert "failed at a question" in caplog.text

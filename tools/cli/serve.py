@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.cli.output import OK
+from kvledger.tools.cli.output import INTERRUPTED, OK
 from kvledger.tools.cli.stored import JournalOption, StoreArgument
 
 EVERYWHERE = "kvledger: it listens at every address of this machine ({}); from elsewhere, name the machine"
@@ -74,4 +74,4 @@ def serve_command(
         if is_empty:
             typer.echo(EMPTY, err=True)
         service.run()
-    return OK
+    return INTERRUPTED if service.was_interrupted else OK
