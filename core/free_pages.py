@@ -2,9 +2,9 @@
 
 Which pages `take` returns depends on the set alone, not on the order in which pages came back, so a
 rolled-back operation that is tried again gets the same pages. The pages never used are one interval; what
-came back stands in ascending runs, each at least twice as long as the next, merged as they come in. So
-there are few runs, `give` costs O(log n) a page, amortised, and `take` O(pages taken) a run, whatever
-the size of the pool.
+came back stands in ascending runs, each at least twice as long as the next, and what came back since the
+last `take` waits as it came: several returns are sorted as one. So there are few runs, a page that comes
+back costs O(log n), amortised, and `take` O(pages taken) a run, whatever the size of the pool.
 """
 
 import numpy as np
@@ -18,15 +18,18 @@ EMPTY.setflags(write=False)
 class FreePages:
     """Pages 1 to `total`, all free at first."""
 
-    __slots__ = ("_fresh", "_runs", "count")
+    __slots__ = ("_fresh", "_returned", "_runs", "count")
 
     def __init__(self, total: int) -> None:
         self._fresh = 1
         self._runs: list[Pages] = []
+        self._returned: list[Pages] = []
         self.count = total
 
     def take(self, n: int) -> Pages:
         """Remove the `n` lowest pages and return them ascending; `n` must not exceed `count`."""
+        if self._returned:
+            self._sort_in()
         self.count -= n
         runs = self._runs
         if len(runs) == 1:
@@ -52,12 +55,17 @@ class FreePages:
         return np.concatenate((used, fresh)) if len(used) else fresh
 
     def give(self, pages: Pages) -> None:
-        """Put pages back that were taken before."""
-        if not len(pages):
-            return
-        self.count += len(pages)
-        run = np.sort(pages, kind="stable")  # they come in few ascending runs
-        runs = self._runs
+        """Put pages back that were taken before; the array must not change any more. O(1)."""
+        if len(pages):
+            self.count += len(pages)
+            self._returned.append(pages)
+
+    def _sort_in(self) -> None:
+        """Merge what came back into the runs."""
+        returned, runs = self._returned, self._runs
+        # They come in few ascending runs, which a stable sort makes use of.
+        run = np.sort(returned[0] if len(returned) == 1 else np.concatenate(returned), kind="stable")
+        returned.clear()
         while runs and len(runs[-1]) < 2 * len(run):
             run = np.concatenate((runs.pop(), run))
             run.sort(kind="stable")
