@@ -52,10 +52,25 @@ class Writer(Protocol):
         """Give the connection back."""
 
 
+class Probing(Protocol):
+    """What asks whether the store is back, until it is stopped: `Prober`, or a simulation's own."""
+
+    def stop(self) -> None:
+        """Ask no more."""
+
+
 class Outage:
     """One time of failure, on the writer's thread. `back` is called on another one when a retry is due."""
 
-    def __init__(self, writer: Writer, error: JournalError, *, limit: int, back: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        error: JournalError,
+        *,
+        limit: int,
+        back: Callable[[], None],
+        probe: "Callable[..., Probing] | None" = None,
+    ) -> None:
         self.error = error
         self.held: list[Submission] = []
         self.held_events = 0
@@ -64,8 +79,9 @@ class Outage:
         self._writer = writer
         self._limit = limit
         self._back = back
+        self._probing = Prober if probe is None else probe
         self._attempts = 0
-        self._prober: Prober | None = None
+        self._prober: Probing | None = None
 
     def hold(self, batch: Sequence[Submission]) -> None:
         """Keep `batch` for later, or give it up together with everything held when there is no room."""
@@ -84,7 +100,7 @@ class Outage:
 
     def wait_for_store(self) -> None:
         """Have `back` called once the store answers again; the pauses grow with each time that failed."""
-        self._prober = Prober(self._writer.probe, self._back, first_attempt=self._attempts)
+        self._prober = self._probing(self._writer.probe, self._back, first_attempt=self._attempts)
         self._attempts += 1
 
     def stop(self) -> None:

@@ -13,7 +13,6 @@ meanwhile `flush` does not wait, and `durable_seq` tells what is on disk.
 
 import atexit
 import os
-import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -31,7 +30,7 @@ from kvledger.journal.keeper import Keeper
 from kvledger.journal.outage import Writer
 from kvledger.journal.rows import Follower, WriterCounters
 from kvledger.journal.stored_tokens import StoredTokens
-from kvledger.journal.submission_queue import SubmissionQueue
+from kvledger.journal.workers import Threads, Workers
 from kvledger.journal.writer_loop import WriterLoop
 
 STEP_EVENTS = 512
@@ -55,6 +54,7 @@ class Recorder:
         keeper: Keeper | None = None,
         followers: Followers | None = None,
         url: URL | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.url = url
         """The store that it writes to; None where its writer is none of a store's."""
@@ -69,16 +69,20 @@ class Recorder:
         self._began_ns: int | None = None
         self._closed = False
         worth_waking = STEP_EVENTS if settings.durability == "step" else 1
-        self._queue = SubmissionQueue(settings.queue_limit, worth_waking=worth_waking)
+        workers = Threads() if workers is None else workers
+        self._queue = workers.queue(settings.queue_limit, worth_waking=worth_waking)
         self._loop = WriterLoop(
-            writer, self._queue, tokens=self._tokens, keeper=keeper, on_failure=settings.on_failure
+            writer,
+            self._queue,
+            tokens=self._tokens,
+            keeper=keeper,
+            on_failure=settings.on_failure,
+            probe=workers.probing,
         )
         self._drain = SigtermDrain(self.flush) if settings.drain_on_sigterm else None
         # Holds off SIGTERM while a call has the lock; costs nothing where nobody asked for it.
         self._undisturbed: AbstractContextManager[None] = self._drain or nullcontext()
-        self._thread = threading.Thread(
-            target=self._loop.run, name=f"kvledger-journal-{journal_id}", daemon=True
-        )
+        self._thread = workers.writing(self._loop, name=f"kvledger-journal-{journal_id}")
         self._thread.start()
         # A daemon thread does not hold up the interpreter's exit; this drains the queue before it dies.
         atexit.register(self._close_at_exit)

@@ -38,6 +38,7 @@ from kvledger.journal.rows import RowWriter
 from kvledger.journal.stored_tokens import StoredTokens
 from kvledger.journal.tokens import TokenPolicy
 from kvledger.journal.verify import ChainBreak, ChainTally, verify_chain
+from kvledger.journal.workers import Threads, Workers
 
 
 class Journal:
@@ -47,6 +48,8 @@ class Journal:
         self.url = url
         self._lock_timeout_s = lock_timeout_s
         self._reading = reading_engine(url, lock_timeout_s=lock_timeout_s)
+        self.workers: Workers = Threads()
+        """What does the work of recorders that are started from here on."""
 
     @classmethod
     def open(
@@ -164,6 +167,7 @@ class Journal:
             keeper=keeper,
             followers=followers,
             url=engine.url,
+            workers=self.workers,
         )
 
     def list(self) -> tuple[JournalInfo, ...]:

@@ -80,7 +80,7 @@ class SubmissionQueue:
         while self.events and self.events + count > self.limit:
             self._wanted = self.accepted
             self._work.notify()
-            self._progress.wait()
+            self._wait_for_room()
             self.refuse_if_over()
         self._waiting.append(Submission(transaction, time.time_ns() // 1000, duration_us))
         self.events += count
@@ -88,6 +88,10 @@ class SubmissionQueue:
         self.last_seq += count
         if self._writer_sleeps and self.events >= self._worth_waking:
             self._work.notify()
+
+    def _wait_for_room(self) -> None:
+        """Wait until the writer has settled or failed. The lock is held, and let go of meanwhile."""
+        self._progress.wait()
 
     def wait_for_all(self) -> None:
         """Wait until all that was accepted is stored, or the store is away. The lock is held.

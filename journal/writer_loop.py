@@ -9,11 +9,12 @@ then becomes of them. An error that the keeper did not expect is kept in `upkeep
 
 import logging
 import time
+from collections.abc import Callable
 
 from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.journal.durability import OnFailure
 from kvledger.journal.keeper import Keeper
-from kvledger.journal.outage import Outage, Writer
+from kvledger.journal.outage import Outage, Probing, Writer
 from kvledger.journal.rows import Submission
 from kvledger.journal.stored_tokens import StoredTokens
 from kvledger.journal.submission_queue import BATCH_EVENTS, SubmissionQueue
@@ -32,12 +33,14 @@ class WriterLoop:
         tokens: StoredTokens,
         keeper: Keeper | None,
         on_failure: OnFailure,
+        probe: Callable[..., Probing] | None = None,
     ) -> None:
         self._writer = writer
         self._queue = queue
         self._tokens = tokens
         self._keeper = keeper
         self._on_failure = on_failure
+        self._probe = probe
         self.outage: Outage | None = None
         """The time of failure that lasts right now ("degrade" only); changes under the queue's lock."""
         self._dropped_before = 0
@@ -54,27 +57,38 @@ class WriterLoop:
 
     def run(self) -> None:
         """Take a batch, store it, say so; until closed and drained, or failed. Then close the writer."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Take one batch, store it, say so. False once closed and drained, or failed, the writer closed."""
+        goes_on = False
         try:
-            while True:
-                batch = self._queue.take()
-                if batch is None:
-                    break
+            batch = self._queue.take()
+            if batch is not None:
                 self._write(self._as_stored(batch))
                 self._keep_up()
-            self._end_outage_at_close()
-            if self._keeper is not None and self._queue.failure is None:
-                self._finish(self._keeper)
+                goes_on = True
+            else:
+                self._end_outage_at_close()
+                if self._keeper is not None and self._queue.failure is None:
+                    self._finish(self._keeper)
         except JournalError as error:
             self._fail(error)
         except BaseException as error:
             self._fail(JournalError(f"the writer met an error of its own: {error!r}"))
         finally:
-            if self.outage is not None:
-                self.outage.stop()
-            try:
-                self._writer.close()
-            except JournalError as error:
-                self._fail(error)
+            if not goes_on:
+                self._end()
+        return goes_on
+
+    def _end(self) -> None:
+        if self.outage is not None:
+            self.outage.stop()
+        try:
+            self._writer.close()
+        except JournalError as error:
+            self._fail(error)
 
     def _as_stored(self, batch: list[Submission]) -> list[Submission]:
         """What the token policy keeps of a batch: once for each transaction, in order, stored or not."""
@@ -132,7 +146,13 @@ class WriterLoop:
         self._queue.fail(error, durable_seq=self._writer.durable_seq)
 
     def _begin_outage(self, error: JournalError, batch: list[Submission]) -> None:
-        outage = Outage(self._writer, error, limit=self._queue.limit, back=self._queue.call_for_retry)
+        outage = Outage(
+            self._writer,
+            error,
+            limit=self._queue.limit,
+            back=self._queue.call_for_retry,
+            probe=self._probe,
+        )
         outage.hold(batch)
         with self._queue.lock:
             self.outage = outage

@@ -18,8 +18,8 @@ from kvledger.core.errors import (
     CacheError,
     OutOfSlots,
 )
-from tests.reference.model import Tokens
-from tests.reference.requests import NaiveRequests
+from kvledger.tools.torture.sim.model import Tokens
+from kvledger.tools.torture.sim.model_requests import NaiveRequests
 from tests.reference.retention import Learned
 from tests.support.witness import Witness, open_cache
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from kvledger.core import Lease
 from kvledger.core.errors import InvalidArgument, MissingSwa, StaleLease
+from kvledger.tools.torture.sim.model import Lacking, Lock, Tokens, TooClose
 from tests.property.side_by_side import MOST_LEASES, Pick
 from tests.property.steps_pages import PageSteps
-from tests.reference.model import Lacking, Lock, Tokens, TooClose
 
 
 @dataclass

@@ -10,9 +10,9 @@ from kvledger.core.errors import (
     MissingSwa,
     OutOfSlots,
 )
+from kvledger.tools.torture.sim.model import Lacking
 from tests.property.side_by_side import Pick, SideBySide
 from tests.reference.eviction import evictions, twigs
-from tests.reference.model import Lacking
 from tests.reference.retention import Span, Taken, taken_by_lru2
 
 

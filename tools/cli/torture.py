@@ -7,6 +7,8 @@ import typer
 
 from kvledger.tools.cli.output import OK, VIOLATION, JsonOption, print_json, progress_bar
 from kvledger.tools.cli.run import DurabilityChoice
+from kvledger.tools.cli.torture_sim import sim_command
+from kvledger.tools.cli.torture_soak import soak_command
 
 torture_app = typer.Typer(help="Break things around a journal, and check what it promises.")
 
@@ -21,6 +23,10 @@ class StoreChoice(StrEnum):
 @torture_app.callback()
 def _torture() -> None:
     """A group, so that more ways to break things can join."""
+
+
+torture_app.command("sim")(sim_command)
+torture_app.command("soak")(soak_command)
 
 
 @torture_app.command("kill")

@@ -2,17 +2,19 @@
 
 The tree is a dictionary from (namespace, every token up to the end of a page) to the Full page that
 stands there. What a lock protects, what is free, what may go: all of it is worked out anew from the leases
-and the pages each time somebody asks. Nothing here is shared with the cache; which pages an
-allocation hands out and which nodes an eviction takes is told to the model, which checks the one and leaves
-the other to `tests.reference.eviction`.
+and the pages each time somebody asks. Nothing here is shared with the cache. Which pages an allocation hands
+out and which nodes an eviction takes is told to the model, which checks that both were possible; whether
+an eviction took the right ones is not its business (tests/reference/eviction.py).
 
-Tokens are tuples of ints, pages are page numbers, lengths are tokens.
+Tokens are tuples of ints, pages are page numbers, lengths are tokens. What cannot be is a Finding.
 """
 
-import copy
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
+
+from kvledger.tools.torture.sim.finding import Finding, require
 
 Tokens = tuple[int, ...]
 Key = tuple[str, Tokens]
@@ -45,6 +47,10 @@ class Running:
     computed: int
     frontier: int = 0
     waiting: bool = False
+
+    def copy(self) -> Self:
+        """A request to come back to."""
+        return replace(self, tokens=list(self.tokens), row=list(self.row))
 
 
 @dataclass(frozen=True)
@@ -101,8 +107,14 @@ class NaiveCache:
         self.next_lock = 0
 
     def copy(self) -> Self:
-        """A state to come back to."""
-        return copy.deepcopy(self)
+        """A state to come back to. Cost: O(pages + rows)."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.tree, other.peer, other.held = dict(self.tree), dict(self.peer), dict(self.held)
+        other.deferred = {pool: set(pages) for pool, pages in self.deferred.items()}
+        other.locks = {number: replace(lock) for number, lock in self.locks.items()}
+        other.requests = {name: request.copy() for name, request in self.requests.items()}
+        return other
 
     # Questions.
 
@@ -154,21 +166,42 @@ class NaiveCache:
             for lock in self.locks.values()
         )
 
+    def locked_keys(self, pool: str) -> set[Key]:
+        """Every place that some lease protects in a pool."""
+        return {
+            key
+            for lock in self.locks.values()
+            if pool == "full" or lock.swa_held
+            for key in self.keys(lock.namespace, lock.tokens)
+            if pool == "full" or len(key[1]) > lock.swa_from
+        }
+
+    def lock_counts(self) -> tuple[Counter[Key], Counter[Key]]:
+        """How many leases protect each place: in the Full pool, and in the SWA pool."""
+        full, swa = Counter[Key](), Counter[Key]()
+        for lock in self.locks.values():
+            keys = self.keys(lock.namespace, lock.tokens)
+            full.update(keys)
+            swa.update(key for key in keys if lock.swa_held and len(key[1]) > lock.swa_from)
+        return full, swa
+
     def sizes(self, pool: str) -> dict[str, int]:
         """Tokens of a pool by what may become of them."""
         total = self.pages[pool]
+        locked = self.locked_keys(pool)
         if pool == "full":
-            locked = [self.full_lock(key) > 0 for key in self.tree]
-            held = len(self.held)
+            in_tree, held = len(self.tree), len(self.held)
+            protected = len(self.tree.keys() & locked)
         else:
-            locked = [self.swa_lock(key) > 0 for key, full in self.tree.items() if full in self.peer]
-            held = sum(full in self.peer for full in self.held)
+            live = {key for key, full in self.tree.items() if full in self.peer}
+            in_tree, held = len(live), sum(full in self.peer for full in self.held)
+            protected = len(live & locked)
         held += len(self.deferred[pool])
         counts = {
             "total": total,
-            "free": total - len(locked) - held,
-            "evictable": locked.count(False),
-            "protected": locked.count(True),
+            "free": total - in_tree - held,
+            "evictable": in_tree - protected,
+            "protected": protected,
             "held": held,
         }
         return {name: count * self.page for name, count in counts.items()}
@@ -205,13 +238,17 @@ class NaiveCache:
         taken, peers = list(full), list(swa)
         in_use = set(self.tree.values()) | set(self.held) | self.deferred["full"]
         in_use_swa = set(self.peer.values()) | self.deferred["swa"]
-        assert len(set(taken)) == len(taken)
-        assert not set(taken) & in_use, "a page was handed out that somebody has"
-        assert all(1 <= page <= self.pages["full"] for page in taken)
         named = [page for page in peers if page]
-        assert len(set(named)) == len(named)
-        assert not set(named) & in_use_swa, "an SWA page was handed out that somebody has"
-        assert all(1 <= page <= self.pages["swa"] for page in named)
+        for pool, pages, used in (("full", taken, in_use), ("swa", named, in_use_swa)):
+            require(len(set(pages)) == len(pages), "allocation", pool, "pages handed out twice:", pages)
+            require(not used.intersection(pages), "allocation", pool, "pages that somebody has:", pages)
+            require(
+                all(1 <= page <= self.pages[pool] for page in pages),
+                "allocation",
+                pool,
+                "no such pages:",
+                pages,
+            )
         for page, peer in zip(taken, peers, strict=True):
             self.held[page] = owner
             if peer:
@@ -240,9 +277,17 @@ class NaiveCache:
     def evicted(self, deleted: Iterable[int], tombstoned: Iterable[int]) -> None:
         """Full pages whose tree position went, and those that lost their SWA: free at once."""
         gone, dead = set(deleted), set(tombstoned)
+        full_locked, swa_locked = self.locked_keys("full"), self.locked_keys("swa")
+        for key, page in self.tree.items():
+            if (page in gone and key in full_locked) or (page in gone | dead and key in swa_locked):
+                raise Finding("eviction", f"page {page} is locked, and eviction took it")
         self.tree = {key: page for key, page in self.tree.items() if page not in gone}
         for page in gone | dead:
             self.peer.pop(page, None)
+        for namespace, tokens in self.tree:
+            above = (namespace, tokens[: -self.page])
+            if above[1] and above not in self.tree:
+                raise Finding("eviction", f"what lies above page {self.tree[namespace, tokens]} is gone")
 
     # The tree.
 
@@ -320,13 +365,13 @@ class NaiveCache:
             raise TooClose
         accepted = trial.match(namespace, row).length
         if accepted <= lock.length:
-            assert not tokens or not self.remap
+            require(not tokens or not self.remap, "insert-match", "nothing of an advance is accepted")
             return number, len(tokens)
         kept = accepted - lock.length
         self.insert_behind(number, tokens[:kept], pages[: kept // self.page], dead=dead)
         del self.locks[number]
         moved, usable = self.lock(namespace, row[:accepted])
-        assert usable.length == accepted
+        require(usable.length == accepted, "insert-match", "an advance accepts what it does not match")
         return moved, len(row) - accepted
 
     def forget(self) -> None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tests.reference.model import NaiveCache, Running, widen
+from kvledger.tools.torture.sim.finding import require
+from kvledger.tools.torture.sim.model import NaiveCache, Running, widen
 
 
 class NaiveRequests(NaiveCache):
@@ -49,13 +50,13 @@ class NaiveRequests(NaiveCache):
         trial.publish(trial.requests[name], length)
         accepted = trial.match(request.namespace, request.tokens[:length]).length
         if accepted <= request.protected:
-            assert not self.remap or accepted == length
+            require(not self.remap or accepted == length, "insert-match", "nothing of a commit is accepted")
             return request.protected, [], length - request.protected
         self.publish(request, accepted)
-        assert request.lock is not None
-        del self.locks[request.lock]
+        if request.lock is not None:
+            del self.locks[request.lock]
         request.lock, usable = self.lock(request.namespace, request.tokens[:accepted])
-        assert usable.length == accepted
+        require(usable.length == accepted, "insert-match", "a commit accepts what it does not match")
         changed: list[tuple[int, int]] = []
         for i, page in enumerate(usable.pages):
             if request.row[i] != page:
