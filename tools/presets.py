@@ -1,8 +1,9 @@
 """Sizes that suit a workload, used where the command line names none."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from kvledger.core.config import KVLayout
+from kvledger.core.config import CacheConfig, KVLayout
 from kvledger.tools.scheduler.settings import SchedulerSettings
 
 
@@ -23,6 +24,16 @@ class Preset:
     settings: SchedulerSettings
     keep: int = 1
     hurry: int = 1
+
+    def config(self, **more: Any) -> CacheConfig:
+        """A cache of these sizes; `more` are its other settings, a layout among them."""
+        return CacheConfig(
+            page_size=self.page_size,
+            sliding_window=self.window,
+            full_tokens=self.full_tokens,
+            swa_tokens=self.swa_tokens,
+            **more,
+        )
 
 
 BUILTIN = Preset(

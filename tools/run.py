@@ -13,7 +13,6 @@ import torch
 from kvledger.core import CacheConfig, HybridCache, KVLayout
 from kvledger.core.errors import CacheError, InvalidArgument, JournalError
 from kvledger.journal import Journal
-from kvledger.journal.database import store_name
 from kvledger.journal.durability import Durability
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
 from kvledger.journal.tokens import TokenPolicy, check_policy
@@ -96,7 +95,7 @@ def _run(setup: RunSetup, workload: Workload, progress: Progress | None) -> RunR
     check_policy(setup.tokens, setup.token_key)
     model = None if setup.model is None else _built(setup.model, setup.config)
     with Journal.open(setup.database, create=True) as journal:
-        database = store_name(journal.url)
+        database = journal.name
         with (
             journal.record(
                 name=setup.name,

@@ -22,7 +22,7 @@ from kvledger.core.events import (
     PrefixMatched,
     SwaRecovered,
 )
-from kvledger.core.ids import NodeId, RequestId, Seq
+from kvledger.core.ids import NodeId, Seq
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.records import StoredTransaction
 from kvledger.journal.state import Node, Request
@@ -48,11 +48,10 @@ class _Doubt:
     """An insert that is right only where a lock follows it, on the nodes that it did not name."""
 
     seq: Seq
-    request: RequestId | None
-    sentence: str
-    node: NodeId | None
-    way: _Way
     event: PrefixInserted
+    way: _Way
+    node: NodeId | None
+    sentence: str
 
 
 class Passed(Check):
@@ -103,22 +102,18 @@ class Passed(Check):
     def _after_inserted(self, event: PrefixInserted, subject: None) -> None:
         self._settle()
         way, self._way = self._way, _Way()
-        deepest = way.deepest
-        if deepest is not None:
-            self._healed(event, way, deepest)
-        missed = self._not_touched(event, way, deepest)
-        if missed is not None and self.findings.seq is not None:
-            node, sentence = missed
-            self._doubt = _Doubt(self.findings.seq, event.request_id, sentence, node, way, event)
+        self._healed(event, way, way.deepest)
+        missed = self._not_touched(event, way)
+        if missed is not None:
+            self._doubt = _Doubt(self.findings.seq or Seq(0), event, way, *missed)
 
-    def _not_touched(
-        self, event: PrefixInserted, way: _Way, node: Node | None
-    ) -> tuple[NodeId | None, str] | None:
+    def _not_touched(self, event: PrefixInserted, way: _Way) -> tuple[NodeId | None, str] | None:
         """A node in the last window of the insert that it did not name, and what to say of it."""
         if event.length <= event.protected_len:
             return None
-        if node is None:
-            return None, f"an insert of {event.length} tokens touches no node on its way"
+        node = way.deepest
+        if node is None or node.end < event.length:
+            return None, f"an insert of {event.length} tokens does not touch the last node on its way"
         window = event.length - self.state.window_span
         while node is not None and node.end > window:
             if node.id not in way.named:
@@ -129,12 +124,20 @@ class Passed(Check):
             node = node.parent
         return None
 
-    def _healed(self, event: PrefixInserted, way: _Way, node: Node | None, seq: Seq | None = None) -> None:
-        """Where SWA was freed as a duplicate the path that ends with `node` is live."""
+    def _healed(
+        self, event: PrefixInserted, way: _Way, node: Node | None, *, locked_at: Seq | None = None
+    ) -> None:
+        """Where SWA was freed as a duplicate the path that ends with `node` is live.
+
+        `locked_at`: the seq of the insert, where the path is looked at under the lock that followed it. That
+        lock spares no tombstone, and from the deepest node up the path was looked at before.
+        """
         spares = self.state.locked_recovery == "skip"
+        own_locks = 0 if locked_at is None else 1
+        until = None if locked_at is None else way.deepest
         page, base = self.state.page_size, event.protected_len
-        while way.duplicates and node is not None and node.end > base:
-            if node.swa is None and not (spares and node.full_lock > 0):
+        while way.duplicates and node is not None and node is not until and node.end > base:
+            if node.swa is None and not (spares and node.full_lock > own_locks):
                 for first, end in way.duplicates:
                     if base + first * page < node.end and base + end * page > node.start:
                         self.findings.add(
@@ -143,21 +146,20 @@ class Passed(Check):
                             request=event.request_id,
                             node=node.id,
                             pages=node.full,
-                            seq=seq,
+                            seq=locked_at,
                         )
                         break
             node = node.parent
 
     def _after_matched(self, event: PrefixMatched, node: Node | None) -> None:
         doubt = self._doubt
-        self._matched = doubt is not None and doubt.request == event.request_id
+        self._matched = doubt is not None and doubt.event.request_id == event.request_id
 
     def _after_locked(self, event: LockAcquired, node: Node | None) -> None:
-        doubt, matched = self._doubt, self._matched
-        if doubt is not None and matched:
+        doubt = self._doubt
+        if doubt is not None and self._matched:
             self._doubt = None
-            if doubt.way.deepest is None:
-                self._healed(doubt.event, doubt.way, node, doubt.seq)
+            self._healed(doubt.event, doubt.way, node, locked_at=doubt.seq)
         # What a lock touches is not on an insert's way.
         self._way = _Way()
 
@@ -167,7 +169,7 @@ class Passed(Check):
         self._matched = False
         if doubt is not None:
             self.findings.add(
-                "recency", doubt.sentence, request=doubt.request, node=doubt.node, seq=doubt.seq
+                "recency", doubt.sentence, request=doubt.event.request_id, node=doubt.node, seq=doubt.seq
             )
 
     def end_transaction(self, transaction: StoredTransaction) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvledger.core.events import Cause, Event, Pool
+from kvledger.core.events import Cause, Event, Pool, RecoveryMode
 from kvledger.journal.audit import audit
 from tests.support.hand_written import (
     Journal,
@@ -17,6 +17,7 @@ from tests.support.hand_written import (
     inserted,
     opened,
     pages,
+    recovered,
     request_opened,
     row_changed,
     swa_unlocked,
@@ -92,10 +93,49 @@ def test_an_insert_touches_what_ends_in_its_last_window(window: int, needed: boo
         assert first_of(verdict, "recency").node == 1
 
 
-@pytest.mark.parametrize("dead", [False, True], ids=["live", "tombstone"])
-def test_a_commit_leaves_touching_to_its_lock_and_heals_what_it_passes(dead: bool) -> None:
-    """Its lock tells which nodes it passed: a window past the tombstone there is enough that is live."""
+@pytest.mark.parametrize("used", [False, True], ids=["left as it was", "touched"])
+def test_an_insert_that_heals_something_touches_what_it_passes_below_that_too(used: bool) -> None:
+    """Node 1 comes back to life; node 2, the last one on the way, is live."""
     story = Story().then("alloc", allocated(pages(1, 2), pages(1, 2)))
+    story.then(
+        "insert",
+        created(1, pages(1), pages(1)),
+        created(2, pages(2), pages(2), parent=1, start=4),
+        inserted(8, full=[(0, 8)], swa=[(0, 8)]),
+    )
+    story.then("evict", tombstoned(1, pages(1), pages(1)), evicted(0, 4))
+    story.then("alloc", allocated(pages(3, 4), pages(3, 4)))
+    journal = story.then(
+        "insert",
+        recovered(1, mode=RecoveryMode.ADOPT_INCOMING, node_full=pages(1), incoming=pages(3), swa=pages(3)),
+        *([touched(2)] if used else []),
+        freed(pages(4), pages(4), cause=Cause.DUPLICATE),
+        inserted(8, full=[(0, 4)], swa=[(0, 4)], duplicates=4),
+    ).journal()
+    verdict = audit(journal)
+    assert broken(verdict) == (set() if used else {"recency"})
+    if not used:
+        assert first_of(verdict, "recency").seq == journal[-1].last_seq
+
+
+@pytest.mark.parametrize(
+    ("policy", "dead", "held", "right"),
+    [
+        ("remap", False, False, True),
+        ("remap", True, False, False),
+        ("remap", True, True, False),
+        ("skip", True, False, False),
+        ("skip", True, True, True),
+    ],
+)
+def test_a_commit_leaves_touching_to_its_lock_and_heals_what_it_passes(
+    policy: str, dead: bool, held: bool, right: bool
+) -> None:
+    """Its lock tells which nodes it passed: a window past the tombstone there is enough that is live.
+
+    That lock is no reason to spare one; the lock of somebody else is, under "skip".
+    """
+    story = Story(opened(recovery=policy)).then("alloc", allocated(pages(1, 2), pages(1, 2)))
     story.then(
         "insert",
         created(1, pages(1), pages(1)),
@@ -104,6 +144,8 @@ def test_a_commit_leaves_touching_to_its_lock_and_heals_what_it_passes(dead: boo
     )
     story.then("open_request", *acquired(1, None, 0, request="r"), request_opened("r", 1, pages()))
     story.then("extend", allocated(pages(3, 4), pages(3, 4), owner="r", row_start=0))
+    if held:
+        story.then("acquire", *acquired(2, 1, 4)).then("release_swa", swa_unlocked(2, 1))
     if dead:
         story.then("evict", tombstoned(1, pages(1), pages(1)), evicted(0, 4))
     journal = story.then(
@@ -111,13 +153,13 @@ def test_a_commit_leaves_touching_to_its_lock_and_heals_what_it_passes(dead: boo
         freed(pages(3), pages(3), owner="r", cause=Cause.DUPLICATE),
         freed(pages(4), pages(4), owner="r", cause=Cause.DUPLICATE),
         inserted(8, duplicates=8, request="r"),
-        *acquired(2, 2, 8, request="r"),
+        *acquired(3, 2, 8, request="r"),
         unlocked(1, None, request="r"),
-        row_changed("r", 2, pages(1, 2)),
+        row_changed("r", 3, pages(1, 2)),
         request="r",
     ).journal()
     verdict = audit(journal)
-    assert broken(verdict) == ({"insert-match"} if dead else set())
-    if dead:
+    assert broken(verdict) == (set() if right else {"insert-match"})
+    if not right:
         finding = first_of(verdict, "insert-match")
         assert (finding.seq, finding.node, finding.request) == (journal[-1].first_seq + 2, 1, "r")

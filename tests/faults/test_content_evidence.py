@@ -36,15 +36,7 @@ PAGE = 4
 def run_synthetic(database: Path, **more: Any) -> RunReport:
     """The built-in workload with synthetic KV, fingerprinted."""
     setup = RunSetup(
-        config=CacheConfig(
-            page_size=BUILTIN.page_size,
-            sliding_window=BUILTIN.window,
-            full_tokens=BUILTIN.full_tokens,
-            swa_tokens=BUILTIN.swa_tokens,
-            layout=BUILTIN.layout,
-            fingerprints=True,
-            **more,
-        ),
+        config=BUILTIN.config(layout=BUILTIN.layout, fingerprints=True, **more),
         settings=BUILTIN.settings,
         database=str(database),
         name="content",

@@ -141,6 +141,27 @@ def test_a_block_keeps_none_of_the_managers_that_it_is_done_with(model: Any) -> 
         assert managers[0]() is None
 
 
+def test_managers_may_be_made_by_several_threads_at_once(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Any:
+        return model.init_continuous_batching(generation_config=GenerationConfig(max_new_tokens=5, **GREEDY))
+
+    others: list[Any] = []
+    turns = iter([True])
+
+    def is_running() -> bool:
+        """Another thread has its turn while it is looked who runs."""
+        if next(turns, False):
+            others.append(make())
+        return False
+
+    with shared_prefixes(model, **SIZES):
+        first = make()
+        monkeypatch.setattr(first, "is_running", is_running)
+        last = make()
+        assert len({id(manager) for manager in (first, *others, last)}) == 3
+        monkeypatch.undo()
+
+
 @pytest.mark.parametrize("attention", ["flex_attention", "paged|sdpa", "nonsense"])
 def test_an_attention_that_the_scheduler_does_not_know_is_refused_before_a_manager_is_made(
     attention: str, model: Any, monkeypatch: pytest.MonkeyPatch

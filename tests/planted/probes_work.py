@@ -1,6 +1,8 @@
 """Probes of work: what a call costs beside a large tree, and a workload whose reads are checked."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kvledger.core import CacheConfig, HybridCache
@@ -12,12 +14,17 @@ from kvledger.tools.run import RunSetup, run_workload
 from kvledger.tools.workload import builtin_workload
 
 
-def _calls_of(nodes: int) -> int:
-    """Python calls that an allocation and its free take beside a tree of so many nodes."""
+def _with_nodes(nodes: int, sink: MemorySink) -> HybridCache:
+    """A cache with a tree of so many nodes."""
     config = CacheConfig(page_size=1, sliding_window=1, full_tokens=4 * nodes + 8, swa_tokens=4 * nodes + 8)
-    cache = HybridCache(config, sink=MemorySink())
+    cache = HybridCache(config, sink=sink)
     for number in range(nodes):
         cache.insert([number], cache.alloc(1))
+    return cache
+
+
+def _calls_of(work: Callable[[], object]) -> int:
+    """How many calls of functions `work` takes."""
     calls = 0
 
     def count(frame: object, event: str, what: object) -> None:
@@ -26,15 +33,23 @@ def _calls_of(nodes: int) -> int:
 
     sys.setprofile(count)
     try:
-        cache.free(cache.alloc(1))
+        work()
     finally:
         sys.setprofile(None)
     return calls
 
 
+def _take_and_free(cache: HybridCache) -> None:
+    cache.free(cache.alloc(1))
+
+
 def work_of_a_small_call(folder: Path) -> str | None:
     """What an operation costs does not follow the size of the tree."""
-    few, many = _calls_of(4), _calls_of(64)
+    costs = []
+    for nodes in (4, 64):
+        cache = _with_nodes(nodes, MemorySink())
+        costs.append(_calls_of(partial(_take_and_free, cache)))
+    few, many = costs
     return None if many <= few + 4 else f"the count of calls: {few} beside 4 nodes, {many} beside 64"
 
 
@@ -43,27 +58,13 @@ def work_of_an_audit(folder: Path) -> str | None:
     costs = []
     for nodes in (4, 64):
         sink = MemorySink()
-        config = CacheConfig(page_size=1, sliding_window=1, full_tokens=8 * nodes, swa_tokens=8 * nodes)
-        cache = HybridCache(config, sink=sink)
-        for number in range(nodes):
-            cache.insert([number], cache.alloc(1))
+        cache = _with_nodes(nodes, sink)
         totals = []
         for more in (0, 10):
             for _ in range(more):
                 cache.free(cache.alloc(1))
             transactions = number_transactions(sink.transactions)
-            calls = 0
-
-            def count(frame: object, event: str, what: object) -> None:
-                nonlocal calls
-                calls += event in ("call", "c_call")
-
-            sys.setprofile(count)
-            try:
-                audit(transactions)
-            finally:
-                sys.setprofile(None)
-            totals.append(calls)
+            totals.append(_calls_of(partial(audit, transactions)))
         costs.append(totals[1] - totals[0])
     few, many = costs
     return None if many <= few + 20 else f"the count of calls: {few} beside 4 nodes, {many} beside 64"
@@ -72,13 +73,7 @@ def work_of_an_audit(folder: Path) -> str | None:
 def served(folder: Path) -> str | None:
     """The built-in workload with real KV: requests read what was computed for their tokens."""
     setup = RunSetup(
-        config=CacheConfig(
-            page_size=BUILTIN.page_size,
-            sliding_window=BUILTIN.window,
-            full_tokens=BUILTIN.full_tokens,
-            swa_tokens=BUILTIN.swa_tokens,
-            layout=BUILTIN.layout,
-        ),
+        config=BUILTIN.config(layout=BUILTIN.layout),
         settings=BUILTIN.settings,
         database=str(folder / "run.db"),
         name="planted",

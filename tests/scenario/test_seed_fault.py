@@ -18,7 +18,6 @@ from kvledger.core import cache as cache_module
 from kvledger.core import commit as commit_module
 from kvledger.core import locking as locking_module
 from kvledger.core import matching as matching_module
-from kvledger.core.config import CacheConfig
 from kvledger.core.device_pools import DevicePools
 from kvledger.core.insertion import Insertion
 from kvledger.core.matching import Walk
@@ -34,14 +33,7 @@ from tests.support.old_recovery import replace_full_whoever_reads_it
 
 def run_built_in(database: Path, *, locked_recovery: Literal["remap", "skip"] = "remap") -> RunReport:
     setup = RunSetup(
-        config=CacheConfig(
-            page_size=BUILTIN.page_size,
-            sliding_window=BUILTIN.window,
-            full_tokens=BUILTIN.full_tokens,
-            swa_tokens=BUILTIN.swa_tokens,
-            layout=BUILTIN.layout,
-            locked_recovery=locked_recovery,
-        ),
+        config=BUILTIN.config(layout=BUILTIN.layout, locked_recovery=locked_recovery),
         settings=BUILTIN.settings,
         database=str(database),
         name="seed fault",

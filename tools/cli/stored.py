@@ -56,8 +56,6 @@ def replay_source(source: "LookUpSource", at: int | None) -> "Replayed":
     begins = source.beginning()
     if at is not None and at < begins.seq - 1:
         raise InvalidArgument(f"the state at seq {at} is not known: {sentence_of(begins)}")
-    replayed = replay(source, upto=at)
-    # A seq inside the last transaction is there, though the state is that before it.
-    if at is not None and at > replayed.seq and at > (last := source.head().seq):
+    if at is not None and at > (last := source.head().seq):
         raise InvalidArgument(f"seq {at} is not there yet: the journal ends at {last}")
-    return replayed
+    return replay(source, upto=at)

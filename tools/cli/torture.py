@@ -20,11 +20,6 @@ class StoreChoice(StrEnum):
     POSTGRESQL = "postgresql"
 
 
-@torture_app.callback()
-def _torture() -> None:
-    """A group, so that more ways to break things can join."""
-
-
 torture_app.command("sim")(sim_command)
 torture_app.command("soak")(soak_command)
 

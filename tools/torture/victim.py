@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvledger.core import CacheConfig, HybridCache
+from kvledger.core import HybridCache
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.durability import Durability
@@ -61,12 +61,7 @@ def serve(orders: Orders, shared: Any) -> None:
     """Serve until killed. `shared` has `PLACES` integers of eight bytes."""
     with Journal.open(orders.database) as journal:
         recorder = journal.record(name=f"torture seed {orders.seed}", durability=orders.durability)
-        config = CacheConfig(
-            page_size=BUILTIN.page_size,
-            sliding_window=BUILTIN.window,
-            full_tokens=BUILTIN.full_tokens,
-            swa_tokens=BUILTIN.swa_tokens,
-        )
+        config = BUILTIN.config()
         meter = Meter()
         tap = TapSink(WitnessSink(recorder, shared), meter)
         cache = HybridCache(config, sink=tap)

@@ -50,7 +50,7 @@ class Seam:
         self._managers: WeakSet[Any] = WeakSet()  # one that nobody has any more can neither start nor run
         self._serving: Any = None  # the manager whose loop got our cache last
         self._switched: tuple[str, str] | None = None  # attention before and after a manager changed it
-        self._claiming = Lock()  # each loop asks in a thread of its own
+        self._claiming = Lock()  # managers are made by any thread, and each loop asks in one of its own
 
     def put_in(self) -> None:
         """From here on the model's managers share prefixes."""
@@ -62,7 +62,7 @@ class Seam:
         Nothing to take out where `put_in` never came to its end.
         """
         vars(self._model).pop(_ATTRIBUTE, None)
-        for manager in list(self._managers):
+        for manager in self._known_managers():
             if manager.is_running():
                 manager.stop(block=True, hard_stop=True)
         self._model.destroy_cached_continuous_batching_manager()
@@ -83,7 +83,7 @@ class Seam:
         check_attention(self._model)
         asked = continuous_batching_config or getattr(generation, "continuous_batching_config", None)
         batching = plain_batching(asked or ContinuousBatchingConfig(), self._model)
-        if any(manager.is_running() for manager in self._managers):
+        if any(manager.is_running() for manager in self._known_managers()):
             raise UnsupportedSetup(ONE_MANAGER)
         before = self._model.config._attn_implementation
         try:
@@ -97,10 +97,17 @@ class Seam:
             now = self._model.config._attn_implementation
             if now != before:
                 self._switched = (before, now)
-        if manager not in self._managers:
+        with self._claiming:
+            is_new = manager not in self._managers
             self._managers.add(manager)
+        if is_new:
             self._adopt(manager)
         return manager
+
+    def _known_managers(self) -> list[Any]:
+        """Those that somebody still has."""
+        with self._claiming:
+            return list(self._managers)
 
     def _switch_back(self) -> None:
         """Give the model the attention that it had, where a manager changed it and was never stopped."""

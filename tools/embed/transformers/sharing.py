@@ -15,7 +15,6 @@ from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvalidArgument
 from kvledger.journal import Journal
-from kvledger.journal.database import store_name
 from kvledger.journal.durability import Durability
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.tokens import TokenPolicy
@@ -180,7 +179,7 @@ class SharedPrefixes:
             recoveries_locked=stats.recoveries_locked,
             anomalies=stats.anomalies,
             journal=self.journal_id,
-            database=None if journal is None else store_name(journal.url),
+            database=None if journal is None else journal.name,
             durable_seq=None if recorder is None else recorder.durable_seq,
             stopped=None if book.failure is None else f"{type(book.failure).__name__}: {book.failure}",
         )

@@ -26,7 +26,6 @@ class SimulatedKV:
     def __init__(self, *, page: int, full_pages: int, swa_pages: int) -> None:
         self.full = np.zeros((full_pages + 1) * page, dtype=np.uint64)
         self.swa = np.zeros((swa_pages + 1) * page, dtype=np.uint64)
-        self.reads = 0
 
     def write(self, codes: Codes, full: Slots, swa: Slots) -> None:
         """A forward pass computed these positions; an SWA slot of 0 is none."""
@@ -47,7 +46,6 @@ class SimulatedKV:
         self._check(self.swa, codes, swa, f"{who} reads wrong SWA KV")
 
     def _check(self, kept: Codes, codes: Codes, slots: Slots, what: str) -> None:
-        self.reads += len(slots)
         wrong = np.flatnonzero(kept[slots] != codes)
         if len(wrong):
             raise Finding("kv", f"{what} in slot {int(slots[wrong[0]])} and {len(wrong) - 1} more")

@@ -141,6 +141,7 @@ class Recording:
         self._tally["events audited"] += verdict.counts.events
         if verdict.verdict == "pass" or (gaps and verdict.verdict == "unverified"):
             return
+        require(bool(verdict.findings), "audit", f"journal {journal} is {verdict.verdict} without a finding")
         first = min(verdict.findings, key=lambda found: found.seq or 0)
         raise Finding(f"audit {first.invariant}", f"journal {journal}: {first.sentence}")
 

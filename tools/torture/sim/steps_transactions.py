@@ -13,7 +13,7 @@ from kvledger.core.errors import (
 from kvledger.tools.torture.sim.dice import Dice
 from kvledger.tools.torture.sim.faults import Injected, InjectedInterrupt
 from kvledger.tools.torture.sim.finding import equal
-from kvledger.tools.torture.sim.ground import Abandoned, Known, Open
+from kvledger.tools.torture.sim.ground import Known, Open
 from kvledger.tools.torture.sim.steps_requests import RequestSteps
 
 MOST_DEPTH = 3
@@ -100,7 +100,8 @@ class TransactionSteps(RequestSteps):
             error = Injected("on purpose")
             top.context.__exit__(Injected, error, None)
         except (Injected, InjectedInterrupt):
-            self.tally["fault: sink"] += 1
+            if self.fault is not None:
+                self.tally[f"fault: {self.fault.kind}"] += 1
             self.say(f"({self.fault})")
         except JournalError as error:
             if not self.recording.failed:
@@ -156,6 +157,3 @@ class TransactionSteps(RequestSteps):
         else:
             equal(self.call(self.cache.checkpoint), self.cache.digest(), "digest", "a checkpoint's digest")
         return True
-
-
-__all__ = ["Abandoned", "TransactionSteps"]

@@ -33,7 +33,6 @@ class Failing:
 
     way: str = ""
     times: int = 0
-    failed: int = 0
 
     @property
     def on(self) -> bool:
@@ -50,7 +49,6 @@ class Failing:
             return False
         if self.times > 0:
             self.times -= 1
-        self.failed += 1
         return True
 
 
@@ -60,11 +58,6 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.failing = Failing()
-
-    @property
-    def url(self) -> str:
-        """Its SQLAlchemy URL."""
-        return f"sqlite:///{self.path}"
 
     def is_written_by(self, connection: sa.Connection) -> bool:
         """Whether a connection belongs to this file."""
