@@ -7,7 +7,7 @@ begun, so that two processes that open a new store at once migrate it one after 
 from alembic import context
 from sqlalchemy import Connection, create_engine, pool
 
-from kvledger.journal.models import SCHEMA_TABLE, Base
+from kvledger.journal.models import SCHEMA_TABLE, Base, stands_on
 
 
 def run(connection: Connection | None, *, url: str | None = None) -> None:
@@ -19,6 +19,7 @@ def run(connection: Connection | None, *, url: str | None = None) -> None:
         version_table=SCHEMA_TABLE,
         literal_binds=connection is None,
         compare_type=True,
+        include_object=None if connection is None else stands_on(connection.dialect.name),
     )
     with context.begin_transaction():
         context.run_migrations()

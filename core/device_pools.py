@@ -16,7 +16,7 @@ from kvledger.core.config import CacheConfig, KVLayout
 from kvledger.core.errors import ForeignSlots, InvalidArgument, KVUnreadable, MissingSwa, TransactionError
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import FreePages
-from kvledger.core.inputs import Slots, as_slots
+from kvledger.core.inputs import Slots, as_integers, as_slots
 from kvledger.core.kv_checksum import PoolChecksums
 from kvledger.core.kv_tensors import KVTensors
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
@@ -36,14 +36,17 @@ class DevicePools:
         self._checksums: PoolChecksums | None = None
         try:
             self.device = torch.device(config.device)
+            if self.device.type == "meta":
+                raise RuntimeError("it holds shapes and no data")
             self._mirror = torch.zeros(
                 config.full_pages + 1, dtype=getattr(torch, config.mapping_dtype), device=self.device
             )
             if config.layout is not None:
                 self._kv = self._tensors(config, config.layout)
                 self._checksums = PoolChecksums(*self._kv, at_once=config.fingerprints)
-        except (RuntimeError, AssertionError) as error:
-            # torch raises AssertionError where it was built without the backend asked for.
+        except (RuntimeError, AssertionError, ImportError) as error:
+            # torch raises AssertionError where it was built without the backend asked for, ImportError where
+            # the backend is a package that is not there.
             raise InvalidArgument(f"device {config.device!r} cannot be used: {error}") from error
         self._mirror_on_host = self._mirror.numpy() if self.device.type == "cpu" else None
         self._free_full = FreePages(config.full_pages)
@@ -97,7 +100,12 @@ class DevicePools:
         return self._mirror
 
     def to_device(self, values: Any) -> torch.Tensor:
-        """Slots (int64) on the device, in one copy."""
+        """Integers, slots above all, on the device in one copy. InvalidArgument for anything else.
+
+        O(n).
+        """
+        if type(values) is not np.ndarray or values.dtype != np.int64:
+            values = as_integers(values, "what goes to the device").astype(np.int64)
         array = np.ascontiguousarray(values)
         if not array.flags.writeable:
             array = array.copy()
@@ -125,7 +133,11 @@ class DevicePools:
             raise ForeignSlots("a page outside the Full pool, or its padding page")
         if swa is None:
             swa = self._bound().mapping[full]
-        elif len(swa) and (int(swa.min()) < 0 or int(swa.max()) > self._swa_pages):
+        else:
+            swa = as_slots(swa)
+            if len(swa) != len(full):
+                raise InvalidArgument(f"{len(swa)} SWA pages stand beside {len(full)} Full pages")
+        if len(swa) and (int(swa.min()) < 0 or int(swa.max()) > self._swa_pages):
             raise ForeignSlots("a page outside the SWA pool")
         return self._checksums.of(full, swa)
 
@@ -239,7 +251,7 @@ class DevicePools:
         return self._kv is not None and layer in self._kv[1].k
 
     def _check_layer(self, layer: Any) -> None:
-        if not isinstance(layer, int) or layer not in self.k:
+        if isinstance(layer, bool) or not isinstance(layer, int) or layer not in self.k:
             raise InvalidArgument(f"layer {layer} is not in the layout: it has {sorted(self.k)}")
 
     def _bound(self) -> PageTable:

@@ -21,6 +21,9 @@ from kvledger.core.events import Pages
 MAX_ELEMENTS = 2**26
 """Longest array that is written or read: a damaged run must not be able to ask for all memory."""
 
+LAST_PAGE = 2**31 - 1
+"""Values are int32."""
+
 VALUE_BYTES = 4
 RUN_BYTES = 8
 ONE_RUN = struct.Struct("<ii").unpack_from
@@ -189,13 +192,21 @@ def unpack_array(entry: list[int], data: bytes, offset: int) -> Pages:
         start, length = ONE_RUN(data, offset)
         if length < 1 or length != elements:
             raise JournalFormatError(f"{elements} elements are stored as runs of lengths {[length]}")
+        _check_last(start + elements - 1)
         values = np.arange(start, start + elements, dtype=np.int64)
     else:
         pairs = np.frombuffer(data, dtype="<i4", count=runs * 2, offset=offset).astype(np.int64)
         starts, lengths = pairs[::2], pairs[1::2]
         if int(lengths.min()) < 1 or int(lengths.sum()) != elements:
             raise JournalFormatError(f"{elements} elements are stored as runs of lengths {lengths.tolist()}")
+        _check_last(int((starts + lengths).max()) - 1)
         before = np.cumsum(lengths) - lengths
         values = np.repeat(starts - before, lengths) + np.arange(elements, dtype=np.int64)
     values.setflags(write=False)
     return values
+
+
+def _check_last(page: int) -> None:
+    """Raise JournalFormatError for a run that ends past int32: none was ever stored."""
+    if page > LAST_PAGE:
+        raise JournalFormatError(f"a run of pages ends at {page}, past int32")

@@ -5,6 +5,7 @@ kvledger.journal.database to say. No other module asks what the dialect is.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -39,8 +40,15 @@ class Backend(Protocol):
     makes_stores: bool
     """Whether opening a store makes and migrates it; where not, `kvledger db upgrade` does."""
 
+    as_the_newest: frozenset[str]
+    """Older revisions of the schema whose tables are, on this kind of database, those of the newest: a store
+    of such a one is used as it is."""
+
     def name(self, url: URL) -> str:
         """What messages call the store: no password in it."""
+
+    def located(self, url: URL) -> URL:
+        """The URL by which the same store is found from any folder."""
 
     def check_url(self, url: URL) -> URL:
         """The URL as the driver wants it. Raises InvalidArgument for one that no store can have."""
@@ -56,6 +64,11 @@ class Backend(Protocol):
 
     def migrating_engine(self, url: URL, *, lock_timeout_s: float) -> sa.Engine:
         """An engine for migrations."""
+
+    def deleting_in_order(self, connection: sa.Connection) -> AbstractContextManager[None]:
+        """Inside the block no transaction of `connection` reads a table through for each row that it deletes,
+        to see that nothing points to it. What does point to it is deleted in the same transaction by the
+        caller, who has begun none yet."""
 
     def begin_migration(self, connection: sa.Connection) -> None:
         """Keep every other migration out until the transaction ends."""

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sa
 
-from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError
+from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.ids import Seq, TxnId
+from kvledger.journal.arguments import check_place
 from kvledger.journal.codec import decode
 from kvledger.journal.database import reading
 from kvledger.journal.models import ROLLED_BACK, CheckpointRow, EventRow, TransactionRow
@@ -98,10 +99,9 @@ class TransactionBatches:
 
     def rows(self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None) -> Iterator[Batch]:
         """The same as rows, a batch at a time: what `assemble` makes transactions of."""
-        first = 1 if first is None else first
-        if first < 1 or (upto_seq is not None and upto_seq < 0):
-            raise InvalidArgument("transactions count from 1 and seqs from 0 on")
-        after, size = int(first) - 1, min(FIRST_BATCH, BATCH_TRANSACTIONS)
+        first = 1 if first is None else check_place(first, "the number of a transaction", least=1)
+        upto_seq = None if upto_seq is None else check_place(upto_seq, "a seq", least=0)
+        after, size = first - 1, min(FIRST_BATCH, BATCH_TRANSACTIONS)
         most = BATCH_TRANSACTIONS
         while True:
             try:

@@ -7,7 +7,6 @@ any of them raises into JournalError.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +16,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError, StoreUnavailable
+from kvledger.journal.arguments import check_path
 from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS, Backend, InsertRows, Sync
 from kvledger.journal.postgresql import PostgresqlBackend
 from kvledger.journal.sqlite import SqliteBackend, database_path
@@ -51,7 +51,7 @@ def store_url(url_or_path: str | PathLike[str]) -> URL:
     if not given:
         raise InvalidArgument("a journal needs the path or URL of its database")
     if "://" not in given:
-        return URL.create("sqlite", database=str(Path(given).expanduser()))
+        return URL.create("sqlite", database=str(check_path(given, "the database")))
     try:
         url = make_url(given)
     except (ArgumentError, ValueError) as error:

@@ -17,9 +17,10 @@ from typing import Any, cast, get_args, get_origin
 
 from kvledger.core.errors import JournalFormatError
 from kvledger.core.events import Origin, TokenRange
+from kvledger.core.ids import RequestId
 from kvledger.journal.arrays import COUNTED, COUNTED_PAGES, ONE_VALUE, VALUE_BYTES, quick_array
 from kvledger.journal.encoders import compiled, in_order
-from kvledger.journal.fields import INT64, FieldForm
+from kvledger.journal.fields import FREE_TEXTS, INT64, REQUEST_FIELDS, FieldForm, is_unicode, name_fault
 from kvledger.journal.sums import quick_sums
 from kvledger.journal.tokens import TOKEN_BYTES
 
@@ -44,7 +45,13 @@ UNSURE = (
 ORIGINS_KEPT = 4_096
 """Origins that are remembered: the nodes of one request all have the same."""
 
-origin = lru_cache(maxsize=ORIGINS_KEPT)(Origin)
+
+@lru_cache(maxsize=ORIGINS_KEPT)
+def origin(owner: RequestId | None, epoch: int) -> Origin:
+    """The origin of these values. JournalFormatError for an owner that is no text."""
+    if owner is not None and not is_unicode(owner):
+        raise JournalFormatError(f"{owner!r:.80} owned no page")
+    return Origin(owner, epoch)
 
 
 def compile_decoder(event_class: Any, forms: Sequence[FieldForm]) -> Decode:
@@ -55,6 +62,8 @@ def compile_decoder(event_class: Any, forms: Sequence[FieldForm]) -> Decode:
     known: dict[str, Any] = {
         "_build": event_class,
         "_counted": COUNTED,
+        "_is_unicode": is_unicode,
+        "_name_fault": name_fault,
         "_one_value": ONE_VALUE,
         "_origin": origin,
         "_quick_array": quick_array,
@@ -112,8 +121,15 @@ def _steps(form: FieldForm, known: dict[str, Any]) -> list[str]:
         ]
     if kind is int:
         return [f"if {_no_int(value)}: return None"]
-    if kind is bool or kind is str:
-        return [f"if type({value}) is not {kind.__name__}: return None"]
+    if kind is bool:
+        return [f"if type({value}) is not bool: return None"]
+    if kind is str:
+        test = f"type({value}) is not str"
+        if value in REQUEST_FIELDS:
+            test += f" or _name_fault({value}) is not None"
+        elif value not in FREE_TEXTS:
+            test += f" or not ({value}.isascii() or _is_unicode({value}))"
+        return [f"if {test}: return None"]
     if kind is Origin:
         return [
             f"if type({value}) is not list or len({value}) != 2: return None",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvledger.core.errors import InvalidArgument
+from kvledger.journal.arguments import check_flag, check_number
 from kvledger.journal.drain import check_can_drain
 
 Durability = Literal["commit", "step", "background"]
@@ -30,11 +31,11 @@ class RecorderSettings:
     drain_on_sigterm: bool = False
 
     def __post_init__(self) -> None:
-        if self.durability not in ("commit", "step", "background"):
+        if type(self.durability) is not str or self.durability not in ("commit", "step", "background"):
             raise InvalidArgument(f"durability is commit, step or background, not {self.durability!r}")
-        if self.on_failure not in ("halt", "degrade"):
+        if type(self.on_failure) is not str or self.on_failure not in ("halt", "degrade"):
             raise InvalidArgument(f"on_failure is halt or degrade, not {self.on_failure!r}")
-        if self.queue_limit < 1:
-            raise InvalidArgument(f"queue_limit must be at least 1 event, not {self.queue_limit}")
+        check_number(self.queue_limit, "queue_limit, a number of events,", least=1)
+        check_flag(self.drain_on_sigterm, "drain_on_sigterm")
         if self.drain_on_sigterm:
             check_can_drain()

@@ -15,14 +15,11 @@ from typing import Any, get_origin
 
 from kvledger.core.errors import JournalError
 from kvledger.core.events import Origin
-from kvledger.core.ids import NAME_CHARACTERS
-from kvledger.journal.fields import FieldForm
+from kvledger.journal.fields import REQUEST_FIELDS, FieldForm, name_fault
 from kvledger.journal.sums import pack_sums
 from kvledger.journal.tokens import TOKEN_BYTES
 
 NODE_FIELD = "node"
-REQUEST_FIELDS = ("request_id", "owner")
-"""The fields that name the request an event is about; no event has both."""
 
 EncodedParts = tuple[str, int, int | None, str | None, str, int, bytes]
 """Of one event: kind, version, node, request, payload, how many page arrays it has, and its other bytes: of
@@ -54,16 +51,9 @@ def check_name(name: str) -> None:
     """Raise JournalError for a request's name that no database's column can hold."""
     if type(name) is not str:
         raise JournalError(f"{name!r} is no name of a request")
-    if "\0" in name or len(name) > NAME_CHARACTERS:
-        raise JournalError(
-            f"the request's name {name[:40]!r} cannot be stored: "
-            f"it has a zero or over {NAME_CHARACTERS} characters"
-        )
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise JournalError(f"the request's name {name!r} cannot be stored: {error}") from error
+    fault = name_fault(name)
+    if fault is not None:
+        raise JournalError(f"the request's name {name[:40]!r} cannot be stored: {fault}")
 
 
 def in_order(forms: Sequence[FieldForm]) -> list[FieldForm]:

@@ -8,8 +8,9 @@ in the blob, and only their directory entry passes through here.
 import dataclasses
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -18,12 +19,25 @@ import numpy as np
 from kvledger.core import events as vocabulary
 from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.core.events import Origin
-from kvledger.core.ids import RequestId
+from kvledger.core.ids import NAME_CHARACTERS, RequestId
 
 Write = Callable[[Any], str]
 Read = Callable[[Any], Any]
 
 INT64 = range(-(2**63), 2**63)
+
+REQUEST_FIELDS = ("request_id", "owner")
+"""The fields that name the request an event is about; no event has both."""
+
+FREE_TEXTS = ("reason", "error")
+"""Fields that may quote whatever an exception says, half a surrogate pair included; no other text has one."""
+
+MAX_NESTING = 32
+"""Lists and objects within one another in a JSON field: a configuration has three, and what is nested by the
+hundred can be read or written at one place and not at another, by how deep the calls are there."""
+
+NAMES_KEPT = 4_096
+"""Names of requests that are known to be sound: one request has many events."""
 
 _digits: Write = int.__repr__
 _text: Write = json.encoder.encode_basestring_ascii
@@ -47,11 +61,44 @@ class FieldForm(NamedTuple):
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of `value`: keys sorted, no blanks, ASCII only. JournalError if there is none."""
+    """The one JSON text of `value`: keys sorted, no blanks, ASCII only.
+
+    JournalError if there is none, or it is nested more than `MAX_NESTING` deep. Cost: O(values).
+    """
+    level = [value]
+    for _ in range(MAX_NESTING + 1):
+        level = [inner for item in level if isinstance(item, dict | list | tuple) for inner in _within(item)]
+        if not level:
+            break
+    else:
+        raise JournalError(f"JSON that is nested more than {MAX_NESTING} deep is not stored")
     try:
         return _document(value)
     except (TypeError, ValueError) as error:
         raise JournalError(f"{value!r} cannot be stored as JSON: {error}") from error
+
+
+def _within(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def name_fault(name: str) -> str | None:
+    """Why no database's column can hold the name of a request, or None where it can."""
+    if "\0" in name or len(name) > NAME_CHARACTERS:
+        return f"it has a zero or over {NAME_CHARACTERS} characters"
+    return None if is_unicode(name) else "it has half a surrogate pair"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be written as UTF-8: JSON may hold halves of surrogate pairs, no cache does."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def forms_of(event_class: type) -> list[FieldForm]:
@@ -76,19 +123,21 @@ def _form(name: str, hint: Any) -> FieldForm:
     elif hint is bytes:
         place = "tokens"
     else:
-        write, read = _json_form(hint)
+        write, read = _json_form(name, hint)
     if optional:
         write, read = _or_null(write), _or_none(read)
     return FieldForm(name, hint, optional, place, write, read)
 
 
-def _json_form(hint: Any) -> tuple[Write, Read]:
+def _json_form(name: str, hint: Any) -> tuple[Write, Read]:
     if hint is int:
         return _write_int, _read_int
     if hint is bool:
         return _write_bool, _read_exactly(bool)
     if hint is str:
-        return _text, _read_exactly(str)
+        if name in FREE_TEXTS:
+            return _text, _read_str
+        return _text, _read_name if name in REQUEST_FIELDS else _read_text
     if hint is Origin:
         return _write_origin, _read_origin
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -100,7 +149,7 @@ def _json_form(hint: Any) -> tuple[Write, Read]:
         if getattr(item, "__supertype__", item) is int:
             return _write_ints, _read_ints
     if get_origin(hint) is dict and get_args(hint)[0] is str:
-        return canonical_json, _read_counters if get_args(hint)[1] is int else _read_exactly(dict)
+        return canonical_json, _read_counters if get_args(hint)[1] is int else _read_document
     raise TypeError(f"the journal has no stored form for fields of type {hint!r}")
 
 
@@ -169,6 +218,35 @@ def _read_exactly(kind: type) -> Read:
     return read
 
 
+_read_str = _read_exactly(str)
+
+
+def _read_text(value: Any) -> str:
+    text: str = _read_str(value)
+    if not is_unicode(text):
+        raise JournalFormatError(f"{text!r:.80} is no text: it has half a surrogate pair")
+    return text
+
+
+def _read_name(value: Any) -> str:
+    name: str = _read_str(value)
+    fault = name_fault(name)
+    if fault is not None:
+        raise JournalFormatError(f"{name!r:.80} is no name of a request: {fault}")
+    return name
+
+
+def _read_document(value: Any) -> dict[str, Any]:
+    """What `canonical_json` can write again: JSON's own grammar knows NaN and any depth here."""
+    if type(value) is not dict:
+        raise JournalFormatError(f"{value!r:.80} stands where a dict belongs")
+    try:
+        canonical_json(value)
+    except JournalError as error:
+        raise JournalFormatError(f"what stands where an object belongs was never stored: {error}") from error
+    return value
+
+
 def _read_enum(kind: type[StrEnum]) -> Read:
     members = {member.value: member for member in kind}
 
@@ -195,9 +273,13 @@ def _read_ranges(value: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _read_origin(value: Any) -> Origin:
-    if type(value) is not list or len(value) != 2 or not (value[0] is None or type(value[0]) is str):
+    if type(value) is not list or len(value) != 2 or not (value[0] is None or _is_text(value[0])):
         raise JournalFormatError(f"{value!r} stands where an origin [request or null, epoch] belongs")
     return Origin(None if value[0] is None else RequestId(value[0]), _read_int(value[1]))
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and is_unicode(value)
 
 
 def _read_counters(value: Any) -> dict[str, int]:

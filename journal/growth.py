@@ -17,10 +17,10 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 
 from kvledger.core.errors import InvalidArgument, JournalError
 from kvledger.core.ids import Seq
+from kvledger.journal.arguments import check_number, check_path
 from kvledger.journal.records import StoredCheckpoint
 from kvledger.journal.rows import WriterCounters
 
@@ -54,14 +54,22 @@ def check_growth(
     *, checkpoint_every: int, max_bytes: int | None, export_to: str | PathLike[str] | None
 ) -> None:
     """Raise InvalidArgument unless these settings of a recording can be, and belong together."""
-    if checkpoint_every < 0:
-        raise InvalidArgument(f"checkpoint_every is a number of events, 0 for never: {checkpoint_every}")
+    check_number(checkpoint_every, "checkpoint_every, a number of events, 0 for never,", least=0)
     if (max_bytes is None) != (export_to is None):
         raise InvalidArgument("max_bytes and export_to go together: what leaves the store needs a folder")
-    if export_to is not None and Path(export_to).exists() and not Path(export_to).is_dir():
-        raise InvalidArgument(f"export_to is a folder, and {export_to} is none")
-    if max_bytes is not None and max_bytes < MIN_MAX_BYTES:
-        raise InvalidArgument(f"max_bytes must be at least {MIN_MAX_BYTES}, not {max_bytes}")
+    if export_to is not None and not _can_be_a_folder(export_to):
+        raise InvalidArgument(f"export_to is a folder, and {str(export_to)!r:.80} is none")
+    if max_bytes is not None:
+        check_number(max_bytes, "max_bytes", least=MIN_MAX_BYTES)
+
+
+def _can_be_a_folder(path: str | PathLike[str]) -> bool:
+    """Whether there is a folder of this name, or may be."""
+    given = check_path(path, "export_to")
+    try:
+        return not given.exists() or given.is_dir()
+    except OSError:  # too long a name
+        return False
 
 
 class Growth:

@@ -5,7 +5,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from kvledger.core.errors import JournalFormatError
+from kvledger.core.errors import JournalError, JournalFormatError
 from kvledger.journal.chain import Owner, checkpoint_hash, genesis_hash
 from kvledger.journal.fields import canonical_json
 from kvledger.journal.models import READABLE_FORMATS
@@ -26,12 +26,12 @@ class JournalInfo:
 
     @classmethod
     def from_row(cls, row: Any) -> "JournalInfo":
-        """Read a row of the journals table. Raises JournalFormatError for a config that is no JSON object."""
+        """Read a row of the journals table. Raises JournalFormatError for a config that is no JSON."""
         config = None
         if row.config is not None:
             try:
                 config = json.loads(row.config)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise JournalFormatError(f"the config of journal {row.id} is no JSON: {error}") from error
         return cls(row.id, row.epoch, row.name, config, row.token_policy, row.format_version, row.created_us)
 
@@ -75,7 +75,7 @@ class JournalInfo:
                 state=checkpoint.state,
                 previous=checkpoint.previous,
             )
-        except (struct.error, TypeError):
+        except (struct.error, TypeError, JournalError):  # the last for a config that was never stored
             return None
 
     def check_checkpoint(self, found: StoredCheckpoint) -> None:

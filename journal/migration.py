@@ -44,7 +44,7 @@ def stored_revision(url: URL, *, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS) -
 
 
 def prepare_store(url: URL, *, create: bool, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS) -> None:
-    """Make sure that a store of the newest schema stands behind `url`.
+    """Make sure that a store with the tables of the newest schema stands behind `url`.
 
     With `create` a missing file is made. Raises UnknownJournal for a missing file or a database that is no
     store when `create` is False; JournalError for a file that is no database or cannot be opened, and for a
@@ -54,7 +54,7 @@ def prepare_store(url: URL, *, create: bool, lock_timeout_s: float = LOCK_TIMEOU
     found = None
     if backend.check_reachable(url, create=create):
         found = stored_revision(url, lock_timeout_s=lock_timeout_s)
-        if found == SCHEMA_REVISION:
+        if is_current(url, found):
             return
         _refuse_unknown(url, found)
         if found is None and backend.makes_stores and not create:
@@ -123,6 +123,11 @@ def is_known(revision: str | None, *, config: Config | None = None) -> bool:
     """Whether these migrations, the package's for None, know a revision; that of no tables is known."""
     scripts = ScriptDirectory.from_config(migration_config() if config is None else config)
     return revision is None or revision in {script.revision for script in scripts.walk_revisions()}
+
+
+def is_current(url: URL, revision: str | None) -> bool:
+    """Whether the tables of a revision are the newest ones on the kind of database that `url` names."""
+    return revision == SCHEMA_REVISION or revision in backend_of(url).as_the_newest
 
 
 def _refuse_unknown(url: URL, found: str | None, *, config: Config | None = None) -> None:

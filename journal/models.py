@@ -6,9 +6,13 @@ never order anything. Text is Text and integers are 64-bit on every database; on
 so that a cell cannot quietly hold a value of another type.
 
 The events of a transaction are one dense range of seqs, which its row names: they are found by the primary
-key, and `events.txn` needs no index of its own. Events and transactions are clustered by their keys (WITHOUT
-ROWID): they are written and read in that order, and one look-up finds a row.
+key, and `events.txn` needs no index for that. A server has one all the same: its foreign key looks there for
+each transaction that is pruned; on SQLite pruning asks nothing of it. Events and transactions are clustered
+by their keys (WITHOUT ROWID): they are written and read in that order, and one look-up finds a row.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -28,7 +32,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 SCHEMA_TABLE = "kvledger_schema"
 """Where Alembic notes the revision; a name of our own, so that a store may share a database."""
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 """The newest revision in alembic/versions: what the models below describe."""
 
 FORMAT_VERSION = 2
@@ -40,6 +44,9 @@ READABLE_FORMATS = (1, 2)
 
 COMMITTED, ROLLED_BACK = "committed", "rolled_back"
 """The status of a transaction: something of it was kept, or nothing."""
+
+ONLY_ON = "only_on"
+"""In the `info` of an index: the one kind of database that has it."""
 
 Int64 = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -123,6 +130,7 @@ class EventRow(Base):
         ForeignKeyConstraint(["journal_id", "txn"], ["transactions.journal_id", "transactions.number"]),
         CheckConstraint("undone IN (0, 1)", name="undone"),
         Index(None, "journal_id", "kind", "seq"),
+        Index(None, "journal_id", "txn", info={ONLY_ON: "postgresql"}).ddl_if(dialect="postgresql"),
         Index(
             None,
             "journal_id",
@@ -185,3 +193,13 @@ def fits_a_column(name: str) -> bool:
         return b"\0" not in name.encode()
     except UnicodeEncodeError:
         return False
+
+
+def stands_on(dialect: str) -> Callable[..., bool]:
+    """For Alembic's comparison of tables with models (`include_object`): whether that kind of database should
+    have a thing of the models."""
+
+    def stands(thing: Any, _name: str | None, kind: str, _reflected: bool, _other: Any) -> bool:
+        return kind != "index" or bool(thing.info.get(ONLY_ON, dialect) == dialect)
+
+    return stands

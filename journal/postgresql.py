@@ -7,6 +7,7 @@ event before an earlier one; the keys of the tables refuse a second. Rows go in 
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,10 +35,15 @@ class PostgresqlBackend:
     """Stores in databases of PostgreSQL servers; `kvledger db upgrade` makes their tables."""
 
     makes_stores = False
+    as_the_newest: frozenset[str] = frozenset()
 
     def name(self, url: URL) -> str:
         """The URL, its password hidden."""
         return url.render_as_string(hide_password=True)
+
+    def located(self, url: URL) -> URL:
+        """The same: a server is found from everywhere."""
+        return url
 
     def check_url(self, url: URL) -> URL:
         """The URL with psycopg 3 as its driver. Raises InvalidArgument without a database or for another
@@ -51,7 +57,8 @@ class PostgresqlBackend:
             url.get_dialect().import_dbapi()
         except ImportError as error:
             raise JournalError(
-                f"PostgreSQL needs psycopg, which cannot be loaded ({error}): pip install 'kvledger[postgres]'"
+                f"PostgreSQL needs psycopg, which cannot be loaded ({error}): "
+                "pip install 'kvledger[postgres]'"
             ) from error
         return url
 
@@ -83,6 +90,11 @@ class PostgresqlBackend:
     def migrating_engine(self, url: URL, *, lock_timeout_s: float) -> sa.Engine:
         """An engine for migrations: the same as for writing."""
         return self.writing_engine(url, sync="FULL", lock_timeout_s=lock_timeout_s)
+
+    def deleting_in_order(self, connection: sa.Connection) -> AbstractContextManager[None]:
+        """Nothing to do: the index on the events' transactions, which only servers have, finds at once that
+        there is none. Foreign keys could be switched off by a superuser alone."""
+        return nullcontext()
 
     def begin_migration(self, connection: sa.Connection) -> None:
         """Wait for the advisory lock, which ends with the transaction."""

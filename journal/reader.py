@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.ids import RequestId, Seq, TxnId
+from kvledger.journal.arguments import check_place, check_text
 from kvledger.journal.batches import TransactionBatches
 from kvledger.journal.chain import Anchor, ChainHead, CheckpointName
 from kvledger.journal.database import read_rows
@@ -84,7 +85,8 @@ class JournalReader:
 
     def tail(self, *, last_seq: Seq | int) -> Tail:
         """What is missing of a journal whose recorder accepted events up to `last_seq` before it died."""
-        return Tail(Seq(self.head().seq), Seq(last_seq))
+        last = check_place(last_seq, "a seq", least=0)
+        return Tail(Seq(self.head().seq), Seq(last))
 
     def transactions(
         self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None
@@ -99,16 +101,19 @@ class JournalReader:
         return TransactionBatches(self.engine, self.info.id).read(first, upto_seq=upto_seq)
 
     def checkpoint_before(self, seq: Seq | int | None = None) -> StoredCheckpoint | None:
-        """The newest full state at or before `seq` (None: of all). Cost: one look-up and its bytes."""
+        """The newest full state at or before `seq` (None: of all). Cost: one look-up and its bytes.
+
+        Raises InvalidArgument for what is no seq, JournalFormatError for a state that was changed.
+        """
         query = sa.select(*_CHECKPOINT_COLUMNS).where(CheckpointRow.journal_id == self.info.id)
         if seq is not None:
-            query = query.where(CheckpointRow.seq <= seq)
+            query = query.where(CheckpointRow.seq <= check_place(seq, "a seq"))
         return self._checkpoint(query.order_by(CheckpointRow.seq.desc()))
 
     def checkpoint_after(self, seq: Seq | int) -> StoredCheckpoint | None:
-        """The oldest full state at or after `seq`. Cost: one look-up and its bytes."""
+        """The oldest full state at or after `seq`; cost and errors as `checkpoint_before`."""
         query = sa.select(*_CHECKPOINT_COLUMNS).where(
-            CheckpointRow.journal_id == self.info.id, CheckpointRow.seq >= seq
+            CheckpointRow.journal_id == self.info.id, CheckpointRow.seq >= check_place(seq, "a seq")
         )
         return self._checkpoint(query.order_by(CheckpointRow.seq))
 
@@ -138,6 +143,7 @@ class JournalReader:
 
     def transactions_of(self, request_id: RequestId | str) -> Iterator[StoredTransaction]:
         """The transactions made in the name of one request, in order."""
+        check_text(request_id, "name")
         for found in self.find_transactions(TransactionFilter(request_id=RequestId(request_id))):
             yield self.transaction(found.number)
 

@@ -8,16 +8,17 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, UnknownJournal
+from kvledger.journal.arguments import check_number, check_path, check_text
 from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS
 from kvledger.journal.chain import ChainHead, genesis_hash
 from kvledger.journal.database import (
+    backend_of,
     database_errors,
     reading_engine,
     store_name,
@@ -40,14 +41,20 @@ from kvledger.journal.tokens import TokenPolicy
 from kvledger.journal.verify import ChainBreak, ChainTally, verify_chain
 from kvledger.journal.workers import Threads, Workers
 
+MOST_LOCK_TIMEOUT_SECONDS = 86_400
+"""A day: databases take milliseconds as an int32, and who waits longer waits for nothing."""
+
 
 class Journal:
     """An open store. Use `Journal.open`; closing it leaves recorders and their journals alone."""
 
     def __init__(self, url: sa.URL, *, lock_timeout_s: float = LOCK_TIMEOUT_SECONDS) -> None:
-        self.url = url
+        self.name = store_name(url)
+        """What messages call the store: its path as it was given, or its URL without the password."""
+        self.url = backend_of(url).located(url)
+        """Where it is, also after the process has changed its folder."""
         self._lock_timeout_s = lock_timeout_s
-        self._reading = reading_engine(url, lock_timeout_s=lock_timeout_s)
+        self._reading = reading_engine(self.url, lock_timeout_s=lock_timeout_s)
         self.workers: Workers = Threads()
         """What does the work of recorders that are started from here on."""
 
@@ -67,8 +74,10 @@ class Journal:
         no such store and `create` is False; InvalidArgument for a malformed URL or path; JournalError for a
         file that is no database and for a server without the tables; StoreUnavailable where nobody answers.
         """
-        if lock_timeout_s < 0:
-            raise InvalidArgument(f"lock_timeout_s must not be negative: {lock_timeout_s}")
+        if type(lock_timeout_s) not in (int, float) or not 0 <= lock_timeout_s <= MOST_LOCK_TIMEOUT_SECONDS:
+            raise InvalidArgument(
+                f"lock_timeout_s is from 0 to {MOST_LOCK_TIMEOUT_SECONDS} seconds, not {lock_timeout_s!r:.40}"
+            )
         url = store_url(url_or_path)
         prepare_store(url, create=create, lock_timeout_s=lock_timeout_s)
         return cls(url, lock_timeout_s=lock_timeout_s)
@@ -143,10 +152,11 @@ class Journal:
         if checkpoint_every or max_bytes is not None or on_failure == "degrade":
             growth = None
             if max_bytes is not None and export_to is not None:
+                folder = check_path(export_to, "export_to")
                 growth = Growth(
                     writer.counters,
                     max_bytes=max_bytes,
-                    export_and_prune=Outlet(engine, self.reader(journal_id), Path(export_to)),
+                    export_and_prune=Outlet(engine, self.reader(journal_id), folder.absolute()),
                 )
             keeper = Keeper(
                 engine,
@@ -220,14 +230,14 @@ class Journal:
 
     def _id(self, journal: int | str | None) -> int:
         query = sa.select(JournalRow.id).order_by(JournalRow.id.desc()).limit(1)
-        if isinstance(journal, int):
-            query = query.where(JournalRow.id == journal)
+        if isinstance(journal, str):
+            query = query.where(JournalRow.name == check_text(journal, "name"))
         elif journal is not None:
-            query = query.where(JournalRow.name == journal)
+            query = query.where(JournalRow.id == check_number(journal, "the id of a journal"))
         found = self._rows(query)
         if not found:
             what = "holds no journal yet" if journal is None else f"holds no journal {journal!r}"
-            raise UnknownJournal(f"{store_name(self.url)} {what}")
+            raise UnknownJournal(f"{self.name} {what}")
         found_id: int = found[0].id
         return found_id
 

@@ -128,7 +128,7 @@ def _summed(key: bytes) -> Callable[[Pages, Sums, Literal["full", "swa"]], Sums]
 
 def check_policy(policy: str, key: bytes | None) -> None:
     """Raise InvalidArgument unless `policy` is one and `key` is given exactly where it needs one."""
-    if policy not in TOKEN_POLICIES:
+    if type(policy) is not str or policy not in TOKEN_POLICIES:
         raise InvalidArgument(f"tokens is one of {', '.join(TOKEN_POLICIES)}, not {policy!r}")
     if policy != "hash":
         if key is not None:
@@ -137,9 +137,9 @@ def check_policy(policy: str, key: bytes | None) -> None:
     if key is None:
         raise InvalidArgument('tokens="hash" needs a key')
     if type(key) is not bytes or len(key) not in KEY_BYTES:
-        held = f"{len(key)} of {type(key).__name__}"
+        held = f"{len(key)} of them" if type(key) is bytes else f"a {type(key).__name__} instead"
         raise InvalidArgument(
-            f"a token key is {KEY_BYTES.start} to {KEY_BYTES.stop - 1} bytes, this one has {held}"
+            f"a token key is {KEY_BYTES.start} to {KEY_BYTES.stop - 1} bytes, and here is {held}"
         )
 
 

@@ -231,6 +231,7 @@ def _is_consistent(row: Sequence[Any], number: int) -> bool:
         again = encode(event)
     except (CacheError, UnicodeDecodeError, AttributeError):
         return False
+    # A name that was read can be written: the codec reads no half of a surrogate pair in one.
     wanted = None if again.request_id is None else again.request_id.encode()
     return (again.node, wanted, again.payload.encode(), again.blob) == (node, request, payload, blob)
 

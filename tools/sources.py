@@ -7,8 +7,11 @@ from pathlib import Path
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.journal import ChainBreak, Journal, JournalReader, LookUpSource
+from kvledger.journal.arguments import check_path
 from kvledger.journal.export import ExportedJournal, is_exported
 from kvledger.journal.export.folder import pieces_in
+
+EXPORTED = "a folder of exported files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,10 @@ def open_sources(where: str, *, exported: str | Path | None = None) -> Iterator[
     """
     if is_exported(where):
         _refuse_beside_files(where, exported)
-        yield list(_in_files(Path(where).expanduser()))
+        yield list(_in_files(check_path(where, EXPORTED)))
         return
     with Journal.open(where, create=False) as store:
-        before = [] if exported is None else list(_in_files(Path(exported).expanduser()))
+        before = [] if exported is None else list(_in_files(check_path(exported, EXPORTED)))
         epochs = {journal.info.epoch for journal in before}
         yield [
             store.reader(info.id)

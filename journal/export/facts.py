@@ -10,11 +10,12 @@ Facts and end are JSON objects, stored as docs/format.md, "Exported files", says
 import base64
 import binascii
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     SerializerFunctionWrapHandler,
     ValidationError,
     field_serializer,
@@ -31,6 +32,9 @@ from kvledger.journal.records import StoredCheckpoint
 EXPORT_VERSIONS = (1, 2)
 """Versions of the form of exported files, each that of the journal in them; another one is refused."""
 
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""What a column of the store holds: the hashes are over such integers."""
+
 
 def _bytes_of(text: Any) -> bytes:
     try:
@@ -46,7 +50,7 @@ class _Part(BaseModel):
 class PreviousCheckpoint(_Part):
     """Which checkpoint came before one."""
 
-    seq: int
+    seq: Int64
     hash: bytes
 
     @field_validator("hash", mode="before")
@@ -63,8 +67,8 @@ class CheckpointFacts(_Part):
     """A checkpoint as it is written into a file; bytes are base64 in JSON. `previous` is left out where there
     is none."""
 
-    seq: int
-    number: int
+    seq: Int64
+    number: Int64
     chain_hash: bytes
     digest: str
     state: bytes
@@ -116,13 +120,13 @@ class CheckpointFacts(_Part):
 class JournalFacts(_Part):
     """The journal's own row; `config` is the stored JSON text."""
 
-    id: int
+    id: Int64
     epoch: str
     name: str
     config: str | None
     token_policy: str
-    format_version: int
-    created_us: int
+    format_version: Int64
+    created_us: Int64
 
     def info(self) -> JournalInfo:
         """The same as a reader of a database has it. Raises JournalFormatError for a malformed config."""
@@ -134,8 +138,8 @@ class PieceFacts(_Part):
 
     kvledger_export: Literal[1, 2]
     journal: JournalFacts
-    first_number: int
-    first_seq: int
+    first_number: Int64
+    first_seq: Int64
     previous_hash: bytes
     base: CheckpointFacts | None
 
@@ -153,12 +157,12 @@ class PieceEnd(_Part):
     """The end of a piece: `last_seq` and `hash` are the chain's there; `checkpoints` are (seq, number)
     pairs."""
 
-    transactions: int
-    events: int
-    last_number: int
-    last_seq: int
+    transactions: Int64
+    events: Int64
+    last_number: Int64
+    last_seq: Int64
     hash: bytes
-    checkpoints: list[tuple[int, int, str]]
+    checkpoints: list[tuple[Int64, Int64, str]]
 
     @field_validator("hash", mode="before")
     @classmethod
@@ -168,7 +172,10 @@ class PieceEnd(_Part):
     @field_validator("checkpoints", mode="before")
     @classmethod
     def _tuples(cls, value: Any) -> Any:
-        return [tuple(place) for place in value]
+        # JSON has lists where strict tuples are asked for; all else is left for the model to refuse.
+        if type(value) is not list:
+            return value
+        return [tuple(place) if type(place) is list else place for place in value]
 
     @field_serializer("hash")
     def _encoded(self, value: bytes) -> str:
@@ -193,6 +200,10 @@ def read_facts(text: str | bytes, *, where: str) -> PieceFacts:
         )
     if facts.first_number < 1 or facts.first_seq < 1 or len(facts.previous_hash) != HASH_BYTES:
         raise JournalFormatError(f"{where} begins at transaction {facts.first_number}: there is none such")
+    try:
+        facts.journal.info()
+    except JournalFormatError as error:
+        raise JournalFormatError(f"{where}: {error}") from error
     return facts
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from kvledger.core.errors import InvalidArgument, JournalFormatError, UnknownJournal
+from kvledger.core.errors import JournalFormatError, UnknownJournal
 from kvledger.core.ids import Seq, TxnId
+from kvledger.journal.arguments import check_path, check_place
 from kvledger.journal.chain import ChainHead
 from kvledger.journal.export.join import joined, rest_fault
 from kvledger.journal.export.jsonl import SUFFIX as JSONL_SUFFIX
@@ -45,7 +46,7 @@ PIECE_NAME = re.compile(r"([0-9a-f]{12})-([0-9]{12})-([0-9]{12})\.")
 
 def is_exported(path: str | Path) -> bool:
     """Whether `path` names a folder, or a file of a form that exports have."""
-    given = Path(path).expanduser()
+    given = check_path(path, "an exported journal")
     return given.is_dir() or given.suffix in READERS
 
 
@@ -118,7 +119,7 @@ class ExportedJournal:
         Raises UnknownJournal where there is none, JournalFormatError where pieces cannot be read or do not
         join.
         """
-        given = Path(path).expanduser()
+        given = check_path(path, "an exported journal")
         pieces = pieces_in(given, epoch=None if rest is None else rest.info.epoch, first=first)
         if journal is not None and rest is None:
             pieces = [piece for piece in pieces if piece.facts.journal.id == journal]
@@ -169,9 +170,8 @@ class ExportedJournal:
         self, first: TxnId | int | None = None, *, upto_seq: Seq | int | None = None
     ) -> Iterator[StoredTransaction]:
         """The transactions from number `first` on, in order, as `JournalReader.transactions`."""
-        begin = 1 if first is None else int(first)
-        if begin < 1 or (upto_seq is not None and upto_seq < 0):
-            raise InvalidArgument("transactions count from 1 and seqs from 0 on")
+        begin = 1 if first is None else check_place(first, "the number of a transaction", least=1)
+        upto_seq = None if upto_seq is None else check_place(upto_seq, "a seq", least=0)
         for piece in self._pieces:
             if piece.end.last_number < begin:
                 continue
@@ -185,6 +185,7 @@ class ExportedJournal:
 
     def checkpoint_before(self, seq: Seq | int | None = None) -> StoredCheckpoint | None:
         """The newest checkpoint at or before `seq` (None: of all)."""
+        seq = None if seq is None else check_place(seq, "a seq")
         if self._rest is not None:
             found = self._rest.checkpoint_before(seq)
             if found is not None:
@@ -200,6 +201,7 @@ class ExportedJournal:
 
     def checkpoint_after(self, seq: Seq | int) -> StoredCheckpoint | None:
         """The oldest checkpoint at or after `seq`."""
+        seq = check_place(seq, "a seq")
         for piece in self._pieces:
             base = piece.facts.base
             if base is not None and base.seq >= seq:

@@ -78,7 +78,7 @@ class FileLookUp:
         newest_first: bool = False,
     ) -> Iterator[FoundEvent]:
         """As `LookUpSource.find`. Cost: O(bytes of the pieces that reach into the range)."""
-        check_question(wanted, limit)
+        check_question(wanted, limit, newest_first=newest_first)
         cut = self._cut()
         low, high = span_of(wanted.first_seq, wanted.last_seq, after=after_seq, before=before_seq)
         walk = self._walk(_Events(wanted), low, min(high, cut.seq - 1), limit, newest_first)
@@ -111,7 +111,7 @@ class FileLookUp:
         newest_first: bool = False,
     ) -> Iterator[FoundTransaction]:
         """As `LookUpSource.find_transactions`. Cost: O(bytes of the pieces that reach into the range)."""
-        check_question(wanted, limit)
+        check_question(wanted, limit, newest_first=newest_first)
         cut = self._cut()
         low, high = span_of(None, None, after=after, before=before)
         walk = self._walk(_Transactions(wanted), low, min(high, cut.transaction - 1), limit, newest_first)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from kvledger.core.errors import InvalidArgument, NotExported, UnknownJournal
+from kvledger.core.errors import InvalidArgument, JournalError, NotExported, UnknownJournal
+from kvledger.journal.arguments import check_path
 from kvledger.journal.chain import ChainHead
-from kvledger.journal.database import database_errors
+from kvledger.journal.database import backend_of, database_errors
 from kvledger.journal.export.cells import TransactionCells
 from kvledger.journal.export.folder import ExportedJournal
 from kvledger.journal.export.hold import WAIT_SECONDS, folder_held
@@ -47,7 +48,7 @@ def prune_rows(
     export or another prune is at work there for longer than `wait_s` seconds. A crash in the middle leaves a
     journal that was pruned less far, with a checkpoint still at its beginning. Cost: O(bytes exported).
     """
-    given = exported.expanduser()
+    given = check_path(exported, "the exported journal")
     folder = given if given.is_dir() else given.parent
     if not folder.is_dir():
         raise UnknownJournal(f"there is no exported journal {exported}")
@@ -73,23 +74,30 @@ def remove_rows(writing: sa.Engine, reader: JournalReader, *, cut: StoredCheckpo
     them.
 
     Each database transaction takes what lies before one checkpoint, so that a journal always begins at one.
+    Raises JournalError, and removes nothing more, at a checkpoint whose number is not that of the transaction
+    which ends at its seq. Cost: O(rows that go), however many stay.
     """
     transactions = events = 0
-    with database_errors("the journal cannot be pruned"), writing.connect() as connection:
+    with (
+        database_errors("the journal cannot be pruned"),
+        writing.connect() as connection,
+        backend_of(writing.url).deleting_in_order(connection),
+    ):
         for seq in reader.checkpoint_seqs():
             if seq > cut.seq:
                 break
             with connection.begin():
-                gone = _remove_before(connection, reader.info.id, seq)
+                gone = _remove_before(connection, reader.info.id, seq, last=cut.number)
             transactions += gone[0]
             events += gone[1]
     return Pruned(transactions, events, cut.seq)
 
 
-def _remove_before(connection: sa.Connection, journal_id: int, seq: int) -> tuple[int, int]:
+def _remove_before(connection: sa.Connection, journal_id: int, seq: int, *, last: int) -> tuple[int, int]:
     """Remove all up to the checkpoint at `seq`, the checkpoints before it included; children first.
 
-    Nothing where the checkpoint is gone: another prune, with files elsewhere, has been further.
+    `last` is the last transaction that may go. Nothing where the checkpoint is gone: another prune, with
+    files elsewhere, has been further.
     """
     number = connection.execute(
         sa.select(CheckpointRow.number).where(
@@ -98,6 +106,18 @@ def _remove_before(connection: sa.Connection, journal_id: int, seq: int) -> tupl
     ).scalar_one_or_none()
     if number is None:
         return 0, 0
+    left = connection.execute(
+        sa.select(EventRow.txn)
+        .where(EventRow.journal_id == journal_id, EventRow.seq > seq)
+        .order_by(EventRow.seq)
+        .limit(1)
+    ).scalar_one_or_none()
+    # On SQLite no foreign key keeps the transactions whose events stay.
+    if number > last or (left is not None and left <= number):
+        raise JournalError(
+            f"the journal cannot be pruned: a checkpoint after transaction {number} stands at seq {seq}, "
+            f"where that one does not end; verify the journal"
+        )
     events = connection.execute(
         sa.delete(EventRow).where(EventRow.journal_id == journal_id, EventRow.seq <= seq)
     )

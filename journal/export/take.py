@@ -6,6 +6,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, JournalError, JournalFormatError
+from kvledger.journal.arguments import check_path
 from kvledger.journal.export.folder import ExportedJournal, pieces_in
 from kvledger.journal.export.hold import WAIT_SECONDS, WRITER_WAIT_SECONDS, folder_held
 from kvledger.journal.export.prune import prune_rows
@@ -32,7 +33,7 @@ def export_journal(
         raise InvalidArgument(f"an export is one of {', '.join(EXPORT_FORMATS)}, not {form!r}")
     if upto_seq is not None and upto_seq < 1:
         raise InvalidArgument("seqs count from 1 on")
-    given = Path(folder).expanduser()
+    given = check_path(folder, "the folder of an export")
     if given.exists() and not given.is_dir():
         raise InvalidArgument(f"{given} is no folder")
     try:

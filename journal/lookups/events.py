@@ -65,7 +65,7 @@ class EventLookUp:
         alone costs the events of transactions in which something was rolled back, `undone=False` alone all
         events; times cost an index's entries for the transactions in their range on top.
         """
-        check_question(wanted, limit)
+        check_question(wanted, limit, newest_first=newest_first)
         low, high = span_of(wanted.first_seq, wanted.last_seq, after=after_seq, before=before_seq)
         walk = Walk(low, high, newest_first, FIRST_BATCH if limit is None else min(limit, BATCH_EVENTS))
         found = self._matches(wanted, walk, _COLUMNS)

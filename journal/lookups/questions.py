@@ -8,17 +8,17 @@ go on.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.events import EVENTS, Event
 from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
+from kvledger.journal.arguments import LARGEST, check_flag, check_integer, check_number, check_text
 from kvledger.journal.chain import ChainHead
 from kvledger.journal.info import JournalInfo
-from kvledger.journal.models import fits_a_column
 from kvledger.journal.records import JournalSource
 
-LAST_SEQ = 2**63 - 1
+LAST_SEQ = LARGEST
 """No seq, number or time of a store is greater."""
 
 MAX_NODES = 256
@@ -174,37 +174,63 @@ class LookUpSource(JournalSource, Protocol):
         """
 
 
-def check_question(wanted: EventFilter | TransactionFilter, limit: int | None) -> None:
+def check_question(
+    wanted: EventFilter | TransactionFilter, limit: int | None, *, newest_first: bool = False
+) -> None:
     """Raise InvalidArgument for a question that no journal can answer."""
-    if limit is not None and limit < 1:
-        raise InvalidArgument(f"a limit is at least 1, not {limit}")
-    numbers = [wanted.since_us, wanted.until_us]
-    names = [wanted.request_id]
+    if limit is not None:
+        check_number(limit, "a limit", least=1)
+        _check_plain(limit)
+    check_flag(newest_first, "newest_first")
+    numbers: list[Any] = [wanted.since_us, wanted.until_us]
     if isinstance(wanted, EventFilter):
-        unknown = sorted(set(wanted.kinds) - EVENTS.keys())
+        kinds, nodes = _each(wanted.kinds, "kinds"), _each(wanted.nodes, "nodes")
+        unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in EVENTS]
         if unknown:
-            raise InvalidArgument(f"there is no event kind {unknown[0]!r}; they are {', '.join(EVENTS)}")
-        if len(set(wanted.nodes)) > MAX_NODES:
-            raise InvalidArgument(
-                f"one question names at most {MAX_NODES} nodes, not {len(set(wanted.nodes))}"
-            )
-        numbers += [wanted.transaction, *wanted.nodes]
+            raise InvalidArgument(f"there is no event kind {unknown[0]!r:.40}; they are {', '.join(EVENTS)}")
+        numbers += [wanted.transaction, *nodes]
+        flag, ops = wanted.undone, []
     else:
-        names += map(RequestId, wanted.ops)
+        flag, ops = wanted.rolled_back, _each(wanted.ops, "ops")
     for number in numbers:
-        if number is not None and not -LAST_SEQ <= number <= LAST_SEQ:
-            raise InvalidArgument(f"{number} is no number that a journal can hold")
-    for name in names:
-        if name is not None and not fits_a_column(name):
-            raise InvalidArgument(f"{name[:40]!r} is no name that a journal can hold")
+        if number is not None:
+            check_number(number, "a number of a journal")
+    for number in (*numbers, wanted.first_seq, wanted.last_seq):
+        _check_plain(number)
+    for op in ops:
+        check_text(op, "name")
+    if wanted.request_id is not None:
+        check_text(wanted.request_id, "name")
+    if flag is not None:
+        check_flag(flag, "what is asked of rollbacks")
+    if isinstance(wanted, EventFilter) and len(set(wanted.nodes)) > MAX_NODES:
+        raise InvalidArgument(f"one question names at most {MAX_NODES} nodes, not {len(set(wanted.nodes))}")
+
+
+def _each(values: Any, what: str) -> list[Any]:
+    """The values of a condition that names several; a text is one value, and no list of its characters."""
+    if not isinstance(values, list | tuple | set | frozenset):
+        raise InvalidArgument(f"{what} are a list or tuple, not {type(values).__name__} {values!r:.40}")
+    return list(values)
+
+
+def _check_plain(number: Any) -> None:
+    """Raise InvalidArgument for what is neither None nor a whole number of Python itself."""
+    if number is not None and not isinstance(number, int):
+        check_integer(number, "a seq or a number")
+        raise InvalidArgument(f"{number!r:.40} is no number of Python: int() makes one of it")
+    if isinstance(number, bool):
+        raise InvalidArgument(f"{number} is no seq and no number")
 
 
 def span_of(
     first: int | None, last: int | None, *, after: int | None = None, before: int | None = None
 ) -> tuple[int, int]:
     """The first and last seq, or number, that bounds and exclusive cursors leave possible; first > last for
-    none.
+    none. Raises InvalidArgument for a cursor that is no number.
     """
+    for cursor in (after, before):
+        _check_plain(cursor)
     low = max(1, first or 1, 1 if after is None else after + 1)
     high = LAST_SEQ if last is None else min(LAST_SEQ, last)
     return low, high if before is None else min(high, before - 1)

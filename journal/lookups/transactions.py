@@ -63,7 +63,7 @@ class TransactionLookUp:
         `ops` and `rolled_back=False` alone cost all transactions that are passed on the way to the matches,
         `rolled_back=True` the rollbacks there; times cost an index's entries for their range on top.
         """
-        check_question(wanted, limit)
+        check_question(wanted, limit, newest_first=newest_first)
         first_seq, last_seq = span_of(wanted.first_seq, wanted.last_seq)
         if first_seq > last_seq:
             return

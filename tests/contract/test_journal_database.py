@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from kvledger.core.errors import JournalError
+from kvledger.core.errors import JournalError, UnknownJournal
 from kvledger.journal import Journal, sqlite
 from kvledger.journal.database import (
     database_errors,
@@ -205,6 +205,28 @@ def test_only_a_migration_makes_a_file(path: Path, engine_of: Callable[[sa.URL],
     with pytest.raises(JournalError, match="unable to open"), database_errors("gone"):
         engine.connect()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("form", ["run.db", "sqlite:///run.db"])
+def test_a_store_that_was_opened_by_a_relative_path_stays_that_one_after_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Journal.open(form) as journal:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        # A store of the same name, which must stay as it is.
+        Journal.open("run.db").close()
+        with journal.record(name="mine", max_bytes=2**20, export_to="out") as recorder:
+            recorder.append(record(opened()))
+        assert [info.name for info in journal.list()] == ["mine"]
+        assert journal.reader().head().number == 1
+        assert list(journal.verify()) == []
+        assert (journal.name, journal.url.database) == ("run.db", str(tmp_path / "run.db"))
+        with pytest.raises(UnknownJournal, match=r"^run\.db holds no journal 7$"):
+            journal.reader(7)
+    with Journal.open("run.db") as other:
+        assert other.list() == ()
 
 
 def test_a_relative_path_means_the_same_file_after_a_change_of_folder(

@@ -330,7 +330,7 @@ def test_a_prune_that_another_has_overtaken_removes_nothing_more(
     prune(journal, reader, 801, tmp_path)
     engine = writing_engine(journal.url)
     with engine.begin() as connection:
-        assert _remove_before(connection, reader.info.id, first) == (0, 0)
+        assert _remove_before(connection, reader.info.id, first, last=801) == (0, 0)
     engine.dispose()
     assert list(journal.verify()) == []
 

@@ -90,6 +90,24 @@ def test_what_lies_on_the_disk_stays_below_the_limit_and_a_constant_log_included
     assert len(list((tmp_path / "out").glob("*.parquet"))) >= 3
 
 
+def test_a_relative_folder_is_the_same_one_after_a_change_of_folder(
+    long_run: tuple[TransactionRecord, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with (
+        Journal.open("run.db") as journal,
+        journal.record(max_bytes=MIN_MAX_BYTES, export_to="out", checkpoint_every=0) as recorder,
+    ):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        for count, record in enumerate(long_run, start=1):
+            recorder.append(record)
+            if count % 100 == 0:
+                recorder.flush()
+    assert len(list((tmp_path / "out").glob("*.parquet"))) >= 3
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "how",
     [

@@ -14,7 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import URL
+from sqlalchemy import URL, inspect
 
 from kvledger.core.errors import JournalError, JournalFormatError, StoreUnavailable, UnknownJournal
 from kvledger.journal import Journal
@@ -22,7 +22,7 @@ from kvledger.journal.anchor import read_anchor
 from kvledger.journal.audit import audit
 from kvledger.journal.database import store_url, writing_engine
 from kvledger.journal.migration import demigrate, migrate, migration_config, stored_revision
-from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE, Base
+from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE, Base, stands_on
 from kvledger.journal.replay import replay
 from kvledger.journal.verify import ChainTally
 from tests.support.format_1 import EXPECTED, OLD_SCHEMA, cells_of, fill_with_format_1
@@ -201,9 +201,55 @@ def test_a_server_of_the_old_schema_is_refused_with_the_command_that_upgrades_it
     postgresql_store: str,
 ) -> None:
     fill_with_format_1(postgresql_store)
-    with pytest.raises(JournalError, match="has schema 0001, not 0002: run `kvledger db upgrade"):
+    with pytest.raises(JournalError, match="has schema 0001, not 0003: run `kvledger db upgrade"):
         Journal.open(postgresql_store)
     assert stored_revision(store_url(postgresql_store)) == OLD_SCHEMA
+
+
+BEFORE_THE_INDEX, INDEX = "0002", "ix_events_journal_id_txn"
+
+
+def indexes_of_events(store: str) -> set[str | None]:
+    engine = writing_engine(store_url(store))
+    try:
+        return {index["name"] for index in inspect(engine).get_indexes("events")}
+    finally:
+        engine.dispose()
+
+
+def test_the_index_that_servers_need_for_pruning_comes_and_goes_with_its_revision(populated: str) -> None:
+    before, on_a_server = counts(populated), not populated.startswith("sqlite")
+    made = indexes_of_events(populated)
+    assert (INDEX in made) == on_a_server
+    demigrate(store_url(populated), to=BEFORE_THE_INDEX)
+    assert stored_revision(store_url(populated)) == BEFORE_THE_INDEX
+    assert indexes_of_events(populated) == made - {INDEX}
+    assert counts(populated) == before
+    migrate(store_url(populated))
+    assert stored_revision(store_url(populated)) == SCHEMA_REVISION
+    assert indexes_of_events(populated) == made
+    assert counts(populated) == before
+    with Journal.open(populated) as journal:
+        assert [list(journal.verify(info.id)) for info in journal.list()] == [[], []]
+
+
+def test_a_file_whose_tables_are_the_newest_is_used_as_it_is_and_a_server_is_to_be_upgraded(
+    populated: str,
+) -> None:
+    url = store_url(populated)
+    demigrate(url, to=BEFORE_THE_INDEX)
+    if not populated.startswith("sqlite"):
+        with pytest.raises(JournalError, match="has schema 0002, not 0003: run `kvledger db upgrade"):
+            Journal.open(populated)
+        return
+    before = Path(url.database or "").read_bytes()
+    with Journal.open(populated) as journal:
+        assert list(journal.verify()) == []
+        assert Path(url.database or "").read_bytes() == before
+        with journal.record(name="c") as recorder:
+            recorder.append(short_story()[0])
+        assert [info.name for info in journal.list()] == ["a", "b", "c"]
+    assert stored_revision(url) == BEFORE_THE_INDEX
 
 
 def test_upgrading_a_store_that_is_up_to_date_changes_nothing(populated: str) -> None:
@@ -215,7 +261,12 @@ def test_upgrading_a_store_that_is_up_to_date_changes_nothing(populated: str) ->
 def test_a_migrated_store_differs_in_nothing_from_the_models(populated: str) -> None:
     engine = writing_engine(store_url(populated))
     with engine.connect() as connection:
-        options = {"version_table": SCHEMA_TABLE, "compare_type": True, "target_metadata": Base.metadata}
+        options = {
+            "version_table": SCHEMA_TABLE,
+            "compare_type": True,
+            "target_metadata": Base.metadata,
+            "include_object": stands_on(connection.dialect.name),
+        }
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, Base.metadata) == []
     engine.dispose()

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kvledger.core import CacheConfig, HybridCache, KVLayout, MemorySink
+from kvledger.core import transaction as transaction_module
 from kvledger.core.errors import (
     CacheError,
     InvalidArgument,
@@ -270,6 +271,45 @@ def test_a_change_that_was_cut_off_in_the_middle_stops_the_cache_loudly(
         cache.alloc(4)
     with pytest.raises(InvariantViolation):
         cache.evict(4)
+
+
+@pytest.mark.interpreted
+def test_an_undone_change_that_cannot_be_taken_back_stops_the_cache_loudly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache = made(MemorySink())
+    Torn(monkeypatch, "unhold")
+    t = cache.transaction("x")
+    t.__enter__()
+    cache.alloc(4)
+    with pytest.raises(KeyboardInterrupt):
+        t.rollback()
+    for call in (lambda: cache.alloc(4), lambda: t.__exit__(None, None, None)):
+        with pytest.raises(InvariantViolation, match="could not be taken back"):
+            call()
+
+
+@pytest.mark.interpreted
+def test_what_eviction_cannot_learn_from_a_commit_reaches_the_caller_and_the_commit_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = MemorySink()
+    config = CacheConfig(
+        page_size=4, sliding_window=4, full_tokens=64, swa_tokens=64, eviction="lru-2", fingerprints=False
+    )
+    cache = HybridCache(config, sink=sink)
+    slots = cache.alloc(8)
+
+    def forgetful(*_: object) -> None:
+        raise LookupError("nothing was learned")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction_module, "learn", forgetful)
+        with pytest.raises(LookupError, match="nothing was learned"):
+            cache.insert(range(8), slots)
+    assert cache.match_prefix(range(8)).length == 8
+    cache.alloc(4)
+    healthy(cache, sink)
 
 
 @pytest.mark.interpreted

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from kvledger.journal import Journal
+from kvledger.journal.database import store_url
+from kvledger.journal.migration import demigrate
 from kvledger.journal.models import SCHEMA_REVISION, SCHEMA_TABLE
 from kvledger.tools.cli import main
 from tests.support.format_1 import OLD_SCHEMA, fill_with_format_1
@@ -40,6 +42,19 @@ def test_current_is_a_document_too(tmp_path: Path, capsys: pytest.CaptureFixture
     document = json.loads(capsys.readouterr().out)
     assert document["revision"] == document["newest"] == SCHEMA_REVISION
     assert document["journals"] == [{"journal": 1, "name": "rank0", "durable_seq": 0, "number": 1}]
+
+
+def test_current_tells_of_an_older_schema_whose_tables_are_the_newest_and_of_its_journals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "run.db")
+    with Journal.open(path) as journal, journal.record(name="rank0") as recorder:
+        recorder.append(record())
+    demigrate(store_url(path), to="0002")
+    assert main(["db", "current", path]) == 0
+    out = capsys.readouterr().out
+    assert f"has schema 0002, here the same as {SCHEMA_REVISION}, the newest" in out
+    assert "rank0" in out
 
 
 def test_current_of_a_missing_file_could_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

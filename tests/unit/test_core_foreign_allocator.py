@@ -159,6 +159,39 @@ def test_pages_of_an_undone_part_are_handed_out_again_in_the_same_transaction(en
     witness.look()
 
 
+def test_an_undone_part_goes_back_at_once_or_at_the_end_as_the_engine_wants_it(engine: Engine) -> None:
+    cache, witness = with_engine(engine)
+    with cache.transaction("step") as t:
+        start = t.savepoint()
+        cache.alloc(4)
+        t.rollback(start)
+        assert ("give_back" in engine.calls) == engine.restores_at_once
+        assert len(engine.full) == (16 if engine.restores_at_once else 14)
+    assert engine.agrees(cache)
+    witness.look()
+
+
+@pytest.mark.parametrize("undone", [2, 4, 8])
+def test_pages_of_an_undone_part_are_filled_up_with_others_where_more_is_wanted(
+    engine: Engine, undone: int
+) -> None:
+    cache, witness = with_engine(engine)
+    with cache.transaction("step") as t:
+        start = t.savepoint()
+        cache.alloc(undone)
+        cache.alloc_full_only(undone)
+        t.rollback(start)
+        first, second = cache.alloc(4), cache.alloc(12)
+        alone = cache.alloc_full_only(8)
+    slots = [*first, *second, *alone]
+    assert len(set(slots)) == len(slots) == 24
+    assert len(set(cache.swa_slots(np.array(slots[:16])))) == 16
+    assert engine.agrees(cache)
+    witness.look()
+    cache.free(np.array(slots))
+    assert (len(engine.full), len(engine.swa)) == (16, 16)
+
+
 def test_what_eviction_frees_is_reused_before_the_engine_is_asked(engine: Engine) -> None:
     cache, witness = with_engine(engine)
     cache.insert(HEAD, cache.alloc(8))

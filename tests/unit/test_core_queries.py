@@ -1,6 +1,6 @@
 """Queries are pure: no split, no recency, no event; and `explain` says why a match is not longer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -54,6 +54,43 @@ def test_explain_names_the_first_tombstone_and_the_live_tokens_that_are_missing(
     assert told.first_tombstone is not None
     assert tuple(told.first_tombstone)[1:] == (0, 12)
     assert (told.live_tokens, told.missing_tokens) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "length", "full", "reason", "tombstone", "live", "missing"),
+    [
+        (range(1, 21), 20, 20, "whole", None, 8, 0),
+        (range(1, 17), 16, 16, "whole", None, 4, 0),
+        ([*range(1, 21), 90], 20, 20, "no_full", None, 8, 0),
+        ([*range(1, 17), 90], 16, 16, "no_full", None, 4, 0),
+        (range(1, 16), 0, 15, "dead_window", (0, 12), 3, 1),
+        ([*range(1, 14), 90, 91], 0, 13, "dead_window", (0, 12), 1, 3),
+        (range(1, 13), 0, 12, "dead_window", (0, 12), 0, 4),
+        ([90], 0, 0, "no_full", None, 0, 0),
+        ([], 0, 0, "whole", None, 0, 0),
+    ],
+)
+def test_explain_says_how_far_full_reaches_and_why_the_match_ends(
+    asked: Sequence[int],
+    length: int,
+    full: int,
+    reason: str,
+    tombstone: tuple[int, int] | None,
+    live: int,
+    missing: int,
+) -> None:
+    cache, _ = filled()
+    told = cache.explain(list(asked))
+    assert (told.tokens, told.length, told.full_length, told.branch_length) == (
+        len(asked),
+        length,
+        full,
+        full,
+    )
+    assert told.reason == reason
+    first = told.first_tombstone
+    assert (None if first is None else tuple(first)[1:]) == tombstone
+    assert (told.live_tokens, told.missing_tokens) == (live, missing)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +200,45 @@ def test_a_cache_runs_without_a_sink() -> None:
     cache.insert([1, 2, 3, 4], slots)
     assert cache.match_prefix([1, 2, 3, 4]).length == 4
     cache.check()
+
+
+LOCKED = {"nobody": (), "another like it": (8,), "a shorter one": (3,), "a longer one": (12,)}
+
+
+@pytest.mark.parametrize("locked", LOCKED)
+@pytest.mark.parametrize(
+    ("matching", "room", "swa_room"), [(8, 24, 28), (6, 26, 28), (12, 20, 28), (0, 32, 32)]
+)
+@pytest.mark.parametrize("short", ["Full", "SWA"])
+def test_what_fits_is_free_and_evictable_less_what_the_match_itself_would_pin(
+    locked: str, matching: int, room: int, swa_room: int, short: str
+) -> None:
+    # 32 tokens in the pool that is short, 12 of them in the tree; whoever locks a prefix pins all of it
+    # in Full and its last window, four tokens, in SWA.
+    full, swa = (32, 256) if short == "Full" else (256, 32)
+    cache, _ = open_cache(full=full, swa=swa)
+    tokens = list(range(1, 13))
+    cache.insert(tokens, cache.alloc(12))
+    for length in LOCKED[locked]:
+        cache.acquire(tokens[:length])
+        if short == "Full":
+            room = min(room, 32 - max(length, matching))
+        else:
+            both = set(range(length - 4, length)) | set(range(matching - 4, matching))
+            swa_room = 32 - len([position for position in both if position >= 0])
+    fits = room if short == "Full" else swa_room
+    prompt = [*tokens[:matching], 90]
+    assert cache.can_fit(prompt, fits)
+    assert not cache.can_fit(prompt, fits + 1)
+
+
+@pytest.mark.parametrize("page", [1, 2])
+@pytest.mark.parametrize(("count", "reused"), [(1, 0), (2, 1), (3, 2), (8, 7), (9, 8)])
+def test_an_opened_request_reuses_no_more_than_all_but_its_last_token(
+    page: int, count: int, reused: int
+) -> None:
+    cache, _ = open_cache(page=page)
+    tokens = list(range(1, 9))
+    cache.insert(tokens, cache.alloc(8))
+    request = cache.open_request("r", [*tokens, 90][:count])
+    assert request.prefix_len == reused // page * page

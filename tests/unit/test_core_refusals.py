@@ -344,6 +344,42 @@ def test_peers_missing_before_the_protected_or_dead_length_are_not_asked_for(des
     assert (inserted.adopted_full, inserted.adopted_swa) == ([(0, 12)], [(4, 12)])
 
 
+def test_a_peer_missing_right_past_the_protected_length_is_asked_for_where_that_is_past_the_dead_one(
+    desk: Desk,
+) -> None:
+    slots = np.concatenate([desk.tree, desk.full_only, desk.raw])
+    row = [*TREE, *[9] * 12]
+    refused(desk, MissingSwa, lambda: desk.cache.insert(row, slots, protected_len=16, swa_evicted_len=0))
+    refused(desk, MissingSwa, lambda: desk.cache.insert(row, slots, protected_len=16, swa_evicted_len=16))
+    desk.cache.insert(row, slots, protected_len=16, swa_evicted_len=20)
+
+
+OWNERS: dict[str, Callable[[Desk], tuple[object, str]]] = {
+    "the tree's": lambda d: (d.tree[:4], "belongs to the tree"),
+    "a request's": lambda d: (d.request.slots[:4], "belongs to another request"),
+    "nobody's": lambda d: (d.freed, "is free already"),
+}
+
+
+@pytest.mark.parametrize("whose", OWNERS)
+def test_a_refusal_names_the_page_and_whose_it_is(desk: Desk, whose: str) -> None:
+    slots, words = OWNERS[whose](desk)
+    error = refused(desk, CacheError, lambda: desk.cache.free(slots))
+    page = int(np.asarray(slots)[0]) // 4
+    assert f"page {page} {words}" in str(error)
+
+
+@pytest.mark.parametrize("at", [0, 4, 12])
+def test_protected_slots_that_are_not_the_trees_are_refused_with_position_and_node(
+    desk: Desk, at: int
+) -> None:
+    slots = np.concatenate([desk.tree, desk.raw])
+    slots[at : at + 4] = desk.raw[4:]
+    error = refused(desk, ForeignSlots, lambda: desk.cache.insert([*TREE, *[9] * 8], slots, protected_len=16))
+    (node,) = (node for node in desk.cache.nodes() if node.start <= at < node.end)
+    assert f"from token {at} on are not those of node {node.id}" in str(error)
+
+
 def test_computed_never_shrinks(desk: Desk) -> None:
     with contextlib.suppress(InvalidArgument):
         desk.request.computed(4)

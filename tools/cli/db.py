@@ -47,7 +47,7 @@ def current_command(
     """
     from kvledger.journal import Journal
     from kvledger.journal.database import store_name, store_url
-    from kvledger.journal.migration import is_known, stored_revision
+    from kvledger.journal.migration import is_current, is_known, stored_revision
     from kvledger.journal.models import SCHEMA_REVISION
     from kvledger.journal.tail import Tail
 
@@ -55,7 +55,7 @@ def current_command(
     revision = stored_revision(url)
     ends: list[dict[str, Any]] = []
     tail: Tail | None = None
-    if revision == SCHEMA_REVISION:
+    if is_current(url, revision):
         with Journal.open(database, create=False) as store:
             if last_seq is not None:
                 tail = store.reader(journal).tail(last_seq=last_seq)
@@ -72,6 +72,8 @@ def current_command(
         typer.echo(f"{store_name(url)} has no tables of kvledger yet")
     elif revision == SCHEMA_REVISION:
         typer.echo(f"{store_name(url)} has schema {revision}, the newest")
+    elif is_current(url, revision):
+        typer.echo(f"{store_name(url)} has schema {revision}, here the same as {SCHEMA_REVISION}, the newest")
     elif is_known(revision):
         typer.echo(f"{store_name(url)} has schema {revision}; this version brings {SCHEMA_REVISION}")
     else:
