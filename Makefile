@@ -14,6 +14,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # Processes that share the tests, file by file; make test JOBS=0 runs them in one.
 JOBS ?= auto
 
+# The seeds that `make nightly` runs; a day number in front makes them new every night.
+SEEDS ?= 0-9999
+
 # Arguments for the command behind a target: make run ARGS="--requests 200", make test ARGS="-k window".
 ARGS ?=
 
@@ -46,7 +49,7 @@ PG_INSTALL = mkdir -p /etc/postgresql-common && \
 BROWSER_INSTALL = apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
 
-.PHONY: help install run test check format bench compiled test-compiled postgresql browser clean
+.PHONY: help install run test fuzz mutants nightly check format bench compiled test-compiled postgresql browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -103,6 +106,23 @@ $(COMPILED)/.built: $(STAMP) $(SOURCES) pyproject.toml hatch_build.py
 test-compiled: compiled ## run the tests of the core with the compiled one
 	PYTHONPATH=$(COMPILED) KVLEDGER_REQUIRE_COMPILED=1 \
 		$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile -m "not interpreted" $(COMPILED_TESTS) $(ARGS)
+
+mutants: install ## try the tests on mutants of the core and of the audit (docs/mutation.md): some quarter of an hour
+	$(BIN)/python -m tests.mutation.run core $(ARGS)
+	$(BIN)/python -m tests.mutation.run audit $(ARGS)
+
+nightly: install ## 10,000 simulated seeds of 2,000 operations and a soak (docs/torture.md): hours
+	$(BIN)/kvledger torture sim --seeds $(SEEDS) --ops 2000 --jobs 2 $(ARGS)
+	$(BIN)/kvledger torture soak --ops 2000000
+
+# Seconds that each of the three readers is fuzzed.
+SECONDS ?= 60
+
+fuzz: install ## fuzz the readers of events, traces and Parquet, SECONDS=60 each (Linux)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,fuzz]'
+	for target in event_decoder trace_reader parquet_reader; do \
+		$(BIN)/python -m tests.fuzz.run $$target -max_total_time=$(SECONDS) -verbosity=0 -print_final_stats=1 || exit 1; \
+	done
 
 bench: install ## measure the cache's operations
 	$(BIN)/kvledger bench ops $(ARGS)
