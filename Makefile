@@ -11,8 +11,9 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$p"; break; fi; done)
 
-# Processes that share the tests, file by file; make test JOBS=0 runs them in one.
-JOBS ?= auto
+# Processes that share the tests, file by file: one more than there are cores, since many tests wait for a server, a
+# browser or a process of their own. make test JOBS=0 runs them in one.
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
 
 # The seeds that `make nightly` runs; a day number in front makes them new every night.
 SEEDS ?= 0-9999
@@ -107,7 +108,7 @@ test-compiled: compiled ## run the tests of the core with the compiled one
 	PYTHONPATH=$(COMPILED) KVLEDGER_REQUIRE_COMPILED=1 \
 		$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile -m "not interpreted" $(COMPILED_TESTS) $(ARGS)
 
-mutants: install ## try the tests on mutants of the core and of the audit (docs/mutation.md): some quarter of an hour
+mutants: install ## try the tests on mutants of the core and of the audit (docs/mutation.md): half an hour of one core
 	$(BIN)/python -m tests.mutation.run core $(ARGS)
 	$(BIN)/python -m tests.mutation.run audit $(ARGS)
 
