@@ -347,10 +347,17 @@ def test_peers_missing_before_the_protected_or_dead_length_are_not_asked_for(des
 def test_a_peer_missing_right_past_the_protected_length_is_asked_for_where_that_is_past_the_dead_one(
     desk: Desk,
 ) -> None:
-    slots = np.concatenate([desk.tree, desk.full_only, desk.raw])
-    row = [*TREE, *[9] * 12]
-    refused(desk, MissingSwa, lambda: desk.cache.insert(row, slots, protected_len=16, swa_evicted_len=0))
-    refused(desk, MissingSwa, lambda: desk.cache.insert(row, slots, protected_len=16, swa_evicted_len=16))
+    for protected in (4, 8, 16):
+        slots = np.concatenate([desk.tree[:protected], desk.full_only, desk.raw])
+        row = [*TREE[:protected], *[9] * 12]
+        for dead in (0, protected - 4, protected):
+            refused(
+                desk,
+                MissingSwa,
+                lambda row=row, slots=slots, protected=protected, dead=dead: desk.cache.insert(  # type: ignore[misc]
+                    row, slots, protected_len=protected, swa_evicted_len=dead
+                ),
+            )
     desk.cache.insert(row, slots, protected_len=16, swa_evicted_len=20)
 
 
@@ -369,7 +376,7 @@ def test_a_refusal_names_the_page_and_whose_it_is(desk: Desk, whose: str) -> Non
     assert f"page {page} {words}" in str(error)
 
 
-@pytest.mark.parametrize("at", [0, 4, 12])
+@pytest.mark.parametrize("at", [0, 4, 8, 12])
 def test_protected_slots_that_are_not_the_trees_are_refused_with_position_and_node(
     desk: Desk, at: int
 ) -> None:
