@@ -81,7 +81,9 @@ def _mark(cache: HybridCache) -> None:
     cache.checkpoint()
 
 
-@pytest.mark.parametrize("course", [*LIVES, *SKIPPING_LIVES[:1]], ids=str)
+@pytest.mark.parametrize(
+    "course", [*LIVES, *SKIPPING_LIVES[:1]], ids=lambda course: f"{course.page}-{course.locked_recovery}"
+)
 def test_the_counts_are_those_of_the_events(course: Course) -> None:
     sink = MemorySink()
     cache = HybridCache(course.config(), sink=sink)
