@@ -7,7 +7,6 @@ from kvledger.journal.audit import audit
 from kvledger.journal.audit.check import Context
 from kvledger.journal.audit.findings import Findings
 from kvledger.journal.audit.locks import HOLDERS_NAMED, Locks
-from kvledger.journal.audit.verdict import Finding, Verdict
 from kvledger.journal.effects import EFFECTS
 from kvledger.journal.replay import replay
 from tests.support.hand_written import (
@@ -24,6 +23,7 @@ from tests.support.hand_written import (
     inserted,
     locked,
     matched,
+    of,
     opened,
     pages,
     recovered,
@@ -40,27 +40,10 @@ from tests.support.hand_written import (
 from tests.support.stories import (
     eviction_and_reuse,
     one_request,
+    path,
     recovery_under_lock,
     recovery_without_lock,
 )
-
-
-def of(verdict: Verdict, invariant: str) -> list[Finding]:
-    return [finding for finding in verdict.findings if finding.invariant == invariant]
-
-
-def path(*more: int) -> Story:
-    """Node 1 of page 1 and node 2 of page 2 below it."""
-    return (
-        Story(opened(full=24, swa=16))
-        .then("alloc", allocated(pages(1, 2, *more)))  # 2
-        .then(
-            "insert",
-            created(1, pages(1), pages(1)),  # 3
-            created(2, pages(2), pages(2), parent=1, start=4),  # 4
-            inserted(8, full=[(0, 8)], swa=[(0, 8)]),  # 5
-        )
-    )
 
 
 def test_a_page_that_is_free_already_is_said_to_be_free() -> None:

@@ -10,7 +10,6 @@ from kvledger.journal.audit.check import Context
 from kvledger.journal.audit.endings import CUTS_KEPT, Endings
 from kvledger.journal.audit.findings import Findings
 from kvledger.journal.audit.rollbacks import BIRTHS_KEPT, Rollbacks
-from kvledger.journal.audit.verdict import Finding, Verdict
 from kvledger.journal.records import number_transactions
 from kvledger.journal.replay import replay
 from tests.scenario.dsl import Story as Told
@@ -26,6 +25,7 @@ from tests.support.hand_written import (
     freed,
     inserted,
     locked,
+    of,
     opened,
     pages,
     recovered,
@@ -40,27 +40,10 @@ from tests.support.hand_written import (
 )
 from tests.support.stories import (
     one_request,
+    path,
     recovery_without_lock,
 )
 from tests.support.witness import open_cache
-
-
-def of(verdict: Verdict, invariant: str) -> list[Finding]:
-    return [finding for finding in verdict.findings if finding.invariant == invariant]
-
-
-def path(*more: int) -> Story:
-    """Node 1 of page 1 and node 2 of page 2 below it."""
-    return (
-        Story(opened(full=24, swa=16))
-        .then("alloc", allocated(pages(1, 2, *more)))  # 2
-        .then(
-            "insert",
-            created(1, pages(1), pages(1)),  # 3
-            created(2, pages(2), pages(2), parent=1, start=4),  # 4
-            inserted(8, full=[(0, 8)], swa=[(0, 8)]),  # 5
-        )
-    )
 
 
 def test_a_row_that_is_wrong_is_told_by_the_transaction_that_made_it_so_and_no_later_one() -> None:

@@ -10,43 +10,21 @@ from kvledger.journal.audit import audit, runner
 from kvledger.journal.audit.check import Context
 from kvledger.journal.audit.findings import Findings
 from kvledger.journal.audit.recount import Recount
-from kvledger.journal.audit.verdict import Counts, Finding, Gap, InvariantReport, LockCut, Verdict
+from kvledger.journal.audit.verdict import Counts, Gap, InvariantReport, LockCut, Verdict
 from kvledger.journal.records import StoredTransaction
 from kvledger.journal.replay import replay
 from tests.support.hand_written import (
-    Story,
     acquired,
-    allocated,
-    created,
     edited,
     freed,
-    inserted,
-    opened,
     pages,
     with_transaction_after,
 )
 from tests.support.stories import (
     one_request,
+    path,
     recovery_under_lock,
 )
-
-
-def of(verdict: Verdict, invariant: str) -> list[Finding]:
-    return [finding for finding in verdict.findings if finding.invariant == invariant]
-
-
-def path(*more: int) -> Story:
-    """Node 1 of page 1 and node 2 of page 2 below it."""
-    return (
-        Story(opened(full=24, swa=16))
-        .then("alloc", allocated(pages(1, 2, *more)))  # 2
-        .then(
-            "insert",
-            created(1, pages(1), pages(1)),  # 3
-            created(2, pages(2), pages(2), parent=1, start=4),  # 4
-            inserted(8, full=[(0, 8)], swa=[(0, 8)]),  # 5
-        )
-    )
 
 
 def test_the_walk_at_the_end_compares_nodes_with_the_mapping() -> None:

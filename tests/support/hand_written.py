@@ -384,3 +384,8 @@ def first_of(verdict: Verdict, invariant: str) -> Finding:
     found = [finding for finding in verdict.findings if finding.invariant == invariant]
     assert found, f"nothing was found against {invariant}; found were {sorted(broken(verdict))}"
     return found[0]
+
+
+def of(verdict: Verdict, invariant: str) -> list[Finding]:
+    """The findings of one invariant."""
+    return [finding for finding in verdict.findings if finding.invariant == invariant]

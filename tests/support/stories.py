@@ -14,6 +14,7 @@ from tests.support.hand_written import (
     inserted,
     locked,
     matched,
+    opened,
     pages,
     recovered,
     request_opened,
@@ -263,3 +264,17 @@ HEALTHY = {
         reset_in_the_middle,
     )
 }
+
+
+def path(*more: int) -> Story:
+    """Node 1 of page 1 and node 2 of page 2 below it."""
+    return (
+        Story(opened(full=24, swa=16))
+        .then("alloc", allocated(pages(1, 2, *more)))  # 2
+        .then(
+            "insert",
+            created(1, pages(1), pages(1)),  # 3
+            created(2, pages(2), pages(2), parent=1, start=4),  # 4
+            inserted(8, full=[(0, 8)], swa=[(0, 8)]),  # 5
+        )
+    )
