@@ -4,39 +4,27 @@ Rows that are much longer than a window and its margin, and marks as learning se
 are cut, margins change while windows are set aside, and each eviction is held against the rules.
 """
 
-import random
 from collections.abc import Sequence
 
 import pytest
 
-from kvledger.core import Lease
 from kvledger.core.events import Event, NodeDeleted, SwaTombstoned
 from tests.reference.retention import Taken, learned, taken_by_lru2
-from tests.support.witness import Witness, open_cache
+from tests.support.pressed import Pressed
+from tests.support.witness import Witness
 
 WINDOW = 5
 STEPS = 120
 ROWS = 6
 
 
-class Pressed:
+class Asked(Pressed):
     """A cache under random use, with somebody who asks all the time what would go next."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
-        self.page = self.dice.choice((1, 2, 4))
-        self.cache, self.sink = open_cache(page=self.page, window=WINDOW, full=800, swa=600, eviction="lru-2")
-        self.rows: list[list[int]] = []
-        self.leases: list[Lease] = []
+        super().__init__(seed, window=WINDOW, longest=40, eviction="lru-2")
         self.margins: set[int] = set()
         self.cuts = 0
-
-    def row(self) -> list[int]:
-        """Some of an earlier row, or nothing, and then something new; whole pages."""
-        base = self.dice.choice(self.rows) if self.rows and self.dice.random() < 0.8 else []
-        kept = self.dice.randrange(len(base) + 1)
-        row = [*base[:kept], *(self.dice.randrange(3) for _ in range(self.dice.randrange(1, 40)))]
-        return [*row, *[7] * (-len(row) % self.page)]
 
     def insert(self) -> None:
         row = self.row()
@@ -44,16 +32,6 @@ class Pressed:
         missing = [len(row) - pool.free for pool in (self.cache.sizes().full, self.cache.sizes().swa)]
         self.evict(max(0, missing[0]), max(0, missing[1]))
         self.cache.insert(row, self.cache.alloc(len(row)))
-
-    def lock(self) -> None:
-        if len(self.leases) < 3 and self.rows:
-            self.leases.append(self.cache.acquire(self.row()))
-            if self.dice.random() < 0.5:
-                self.cache.release_swa(self.leases[-1])
-
-    def unlock(self) -> None:
-        if self.leases:
-            self.cache.release(self.leases.pop(self.dice.randrange(len(self.leases))))
 
     def mark(self) -> None:
         """A mark changes, as `learning` changes it."""
@@ -112,7 +90,7 @@ def went(events: Sequence[Event]) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_what_goes_next_follows_from_the_tree_and_its_marks_alone(seed: int) -> None:
-    pressed = Pressed(seed)
+    pressed = Asked(seed)
     for number in range(STEPS):
         step = pressed.dice.choice(("insert", "insert", "lock", "unlock", "mark", "mark", "some", "ask"))
         try:

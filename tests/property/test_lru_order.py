@@ -5,37 +5,24 @@ longer than a window, locked and unlocked, healed and split, and each eviction i
 worked out the slow way. Some three seconds.
 """
 
-import random
-
 import pytest
 
-from kvledger.core import Lease
 from kvledger.core.events import NodeDeleted, SwaTombstoned
 from tests.reference.eviction import Evictions, evictions
-from tests.support.witness import Witness, open_cache
+from tests.support.pressed import Pressed
+from tests.support.witness import Witness
 
 WINDOW = 5
 STEPS = 100
 ROWS = 6
 
 
-class Pressed:
+class Asked(Pressed):
     """A cache under random use, with somebody who asks all the time what would go next."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
-        self.page = self.dice.choice((1, 2, 4))
-        self.cache, self.sink = open_cache(page=self.page, window=WINDOW, full=800, swa=600)
-        self.rows: list[list[int]] = []
-        self.leases: list[Lease] = []
+        super().__init__(seed, window=WINDOW, longest=25)
         self.taken = 0
-
-    def row(self) -> list[int]:
-        """Some of an earlier row, or nothing, and then something new; whole pages."""
-        base = self.dice.choice(self.rows) if self.rows and self.dice.random() < 0.8 else []
-        kept = self.dice.randrange(len(base) + 1)
-        row = [*base[:kept], *(self.dice.randrange(3) for _ in range(self.dice.randrange(1, 25)))]
-        return [*row, *[7] * (-len(row) % self.page)]
 
     def insert(self) -> None:
         row = self.dice.choice(self.rows) if self.rows and self.dice.random() < 0.3 else self.row()
@@ -43,16 +30,6 @@ class Pressed:
         sizes = self.cache.sizes()
         if len(row) <= min(sizes.full.free, sizes.swa.free):
             self.cache.insert(row, self.cache.alloc(len(row)))
-
-    def lock(self) -> None:
-        if len(self.leases) < 3 and self.rows:
-            self.leases.append(self.cache.acquire(self.row()))
-            if self.dice.random() < 0.5:
-                self.cache.release_swa(self.leases[-1])
-
-    def unlock(self) -> None:
-        if self.leases:
-            self.cache.release(self.leases.pop(self.dice.randrange(len(self.leases))))
 
     def swa(self) -> None:
         self.evict(0, self.dice.randrange(20))
@@ -96,7 +73,7 @@ class Pressed:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_what_goes_next_follows_from_the_tree_and_its_stamps_alone(seed: int) -> None:
-    pressed = Pressed(seed)
+    pressed = Asked(seed)
     for number in range(STEPS):
         step = pressed.dice.choice(("insert", "insert", "insert", "lock", "unlock", "swa", "full", "ask"))
         try:
