@@ -4,12 +4,13 @@ A run is a pair (start, length) that stands for start, start + 1, ..., start + l
 out neighbouring pages, so most arrays are one or two runs, whatever their length. Ties go to the plain
 form: it is the cheaper one to read. The layout is told in docs/format.md, "Stored events".
 
-Packing works on a whole batch at once: numpy's price is per call, and a journal has many short arrays.
+Packing works on a whole batch at once: numpy's price is per call, and a journal has many short arrays. The
+few of a small batch are cheaper one by one.
 """
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from kvledger.core.events import Pages
 MAX_ELEMENTS = 2**26
 """Longest array that is written or read: a damaged run must not be able to ask for all memory."""
 
-LAST_PAGE = 2**31 - 1
+FIRST_PAGE, LAST_PAGE = -(2**31), 2**31 - 1
 """Values are int32."""
 
 VALUE_BYTES = 4
@@ -35,9 +36,18 @@ PAGES = np.dtype(np.int64)
 FEW_RUNS = 16
 """Up to so many runs are put together one by one."""
 
+FEW_ARRAYS = 16
+"""Up to so many arrays are packed one by one."""
+
 FEW_VALUES = 8
 """Up to so many plain values are widened by struct, into bytes that the array then owns, read-only."""
 
+NO_RUN = 2
+"""So few values take no more bytes than one run of them does."""
+
+NARROWED = [struct.Struct(f"<{count}i").pack for count in range(NO_RUN + 1)]
+NARROWED_RUN = struct.Struct("<ii").pack
+NARROWED_RUNS = [struct.Struct(f"<{2 * runs}i").pack for runs in range(64)]
 NARROW = [struct.Struct(f"<{count}i").unpack_from for count in range(FEW_VALUES + 1)]
 WIDE = [struct.Struct(f"={count}q").pack for count in range(FEW_VALUES + 1)]
 
@@ -79,13 +89,63 @@ def pack_arrays(arrays: Sequence[Pages]) -> list[PackedArray]:
 
 
 def pack_together(arrays: Sequence[Pages]) -> PackedArrays:
-    """Pack `arrays`, each int64[n] of values within int32, into one piece in one vectorised pass.
+    """Pack `arrays`, each int64[n] of values within int32, into one piece.
 
     Raises JournalError for an array that is not one-dimensional and integer, too long, or out of int32.
-    Cost: O(sum of n) in numpy, some forty calls whatever the number of arrays.
+    Cost: O(sum of n) in numpy; for many arrays some forty calls, whatever their number.
     """
     if not arrays:
         return NOTHING_PACKED
+    if len(arrays) <= FEW_ARRAYS:
+        each = [packed for array in arrays if (packed := _pack_alone(array)) is not None]
+        if len(each) == len(arrays):
+            return _one_after_the_other(each)
+    return _pack_in_one_pass(arrays)
+
+
+def _one_after_the_other(each: Sequence[PackedArray]) -> PackedArrays:
+    elements, runs, pieces = zip(*each, strict=True)
+    ends = [0, *accumulate(map(len, pieces))]
+    return PackedArrays(list(elements), list(runs), ends, b"".join(pieces))
+
+
+def _pack_alone(array: Pages) -> PackedArray | None:
+    """One array in its stored form; None for one that only the other way has an answer for."""
+    if type(array) is not np.ndarray or array.ndim != 1 or array.dtype != PAGES:
+        return None
+    count = len(array)
+    if count <= NO_RUN:
+        values = array.tolist()
+        return (count, 0, NARROWED[count](*values)) if all(0 <= v <= LAST_PAGE for v in values) else None
+    first, last = array.item(0), array.item(-1)
+    if (
+        last - first == count - 1
+        and 0 <= first <= last < COUNTED_PAGES
+        and array.tobytes() == COUNTED[first : last + 1].tobytes()
+    ):
+        return (count, 1, NARROWED_RUN(first, count)) if count <= MAX_ELEMENTS else None
+    if count > MAX_ELEMENTS:
+        return None
+    lasts = (array[1:] - array[:-1] != 1).nonzero()[0].tolist()
+    runs = len(lasts) + 1
+    if runs * RUN_BYTES >= count * VALUE_BYTES:
+        narrow = array.astype(STORED)
+        exact = narrow.astype(PAGES).tobytes() == array.tobytes()
+        return (count, 0, narrow.tobytes()) if exact else None
+    if runs >= len(NARROWED_RUNS):
+        return None
+    begin, value_at = 0, array.item
+    pairs: list[int] = []
+    for last in (*lasts, count - 1):
+        start, begins = value_at(begin), begin
+        begin = last + 1
+        pairs += (start, begin - begins)
+        if not FIRST_PAGE <= start <= LAST_PAGE - last + begins:
+            return None
+    return count, runs, NARROWED_RUNS[runs](*pairs)
+
+
+def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:
     for array in arrays:
         if type(array) is not np.ndarray or array.ndim != 1 or array.dtype.kind != "i":
             raise JournalError(f"an event holds {array!r} where a one-dimensional integer array belongs")

@@ -86,5 +86,9 @@ class Backend(Protocol):
     def is_whole(self, url: URL) -> bool:
         """Whether a new connection can read every page of the store. Raises nothing."""
 
+    def inserting(self, connection: sa.Connection) -> AbstractContextManager[Any]:
+        """A transaction in which rows are inserted by what `row_inserter` made, and nothing else is done with
+        `connection`; undone where the block raises."""
+
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """The fastest way to insert many rows into `columns` of `table`."""

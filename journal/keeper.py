@@ -2,8 +2,9 @@
 
 It lives in the writer's thread and never in the scheduler's. Folding costs about as much as storing does, so
 it is put off: transactions wait here, at most `PENDING_EVENTS` of them, and are folded when the writer has
-nothing else to do. A checkpoint falls due at the first batch end at or after `every` events and is written
-when the fold gets there; its row says at which transaction it stands, not when it was written.
+nothing else to do and enough of them wait. A checkpoint falls due at the first batch end at or after `every`
+events and is written when the fold gets there; its row says at which transaction it stands, not when it was
+written.
 
 Each checkpoint names the one before it, and the writer is told of it, so that the next transaction names it:
 none can then be removed or replaced unseen.
@@ -51,8 +52,11 @@ PENDING_EVENTS = 32_768
 HOPELESS_EVENTS = 8 * PENDING_EVENTS
 """So many are waiting only when a checkpoint cannot be written for long: then the keeper gives up."""
 
-SLICE_EVENTS = 512
-"""Events folded in one go while idle: a few milliseconds, after which the writer looks at its queue."""
+WORTH_EVENTS = 512
+"""Events that wait to be folded before the writer begins with them by itself."""
+
+SLICE_EVENTS = 128
+"""Events folded in one go while idle: a millisecond or two, after which the writer looks at its queue."""
 
 
 @dataclass(slots=True)
@@ -112,6 +116,7 @@ class Keeper:
         self._pending_events = 0
         self._since = 0
         self._due: ChainHead | None = None
+        self._waiting_due = 0
         self._urgent = 0
         self._last_due = 0
 
@@ -138,6 +143,7 @@ class Keeper:
             self._since = 0
             self._last_due = seq
         self._urgent += gap
+        self._waiting_due += due
         self._pending.append(_Stand(head, due))
 
     def dropped(self, batch: Sequence[Submission]) -> None:
@@ -154,6 +160,16 @@ class Keeper:
     def has_work(self) -> bool:
         """Whether there is anything to fold, to write or to make room for."""
         return bool(self._pending) or self._due is not None or self._crowded()
+
+    @property
+    def worth_working(self) -> bool:
+        """Whether there is enough of it to begin: the few events of a step cost less together with others."""
+        return (
+            self._pending_events >= WORTH_EVENTS
+            or self._waiting_due > 0
+            or self._due is not None
+            or self._crowded()
+        )
 
     @property
     def must_work(self) -> bool:
@@ -192,12 +208,9 @@ class Keeper:
 
         What came after the last of them is not folded.
         """
-        while self.must_work or self._due is not None or self._will_be_due():
+        while self.must_work or self._due is not None or self._waiting_due:
             if not self.work():
                 return
-
-    def _will_be_due(self) -> bool:
-        return any(isinstance(item, _Stand) and item.due for item in self._pending)
 
     def _crowded(self) -> bool:
         return self._growth is not None and self._growth.crowded()
@@ -220,6 +233,7 @@ class Keeper:
                 # Dropped transactions got no number, and the event that names them has one of its own.
                 self._fold.seq, self._fold.transaction = Seq(item.head.seq), TxnId(item.head.number)
                 if item.due:
+                    self._waiting_due -= 1
                     self._due = item.head
                 continue
             count = len(item.events)
@@ -309,6 +323,7 @@ class Keeper:
         self.problem = error
         self._pending.clear()
         self._pending_events = 0
+        self._waiting_due = 0
         self._urgent = 0
         self._due = None
         if self._growth is not None:

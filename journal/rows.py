@@ -19,7 +19,7 @@ from kvledger.core.events import CacheOpened, EventsDropped
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import CheckpointName, genesis_hash
 from kvledger.journal.codec import EncodedColumns, encode_columns
-from kvledger.journal.database import database_errors, row_inserter, store_name
+from kvledger.journal.database import backend_of, database_errors, row_inserter, store_name
 from kvledger.journal.encoders import check_name
 from kvledger.journal.fields import canonical_json
 from kvledger.journal.linking import EVENT_CELLS, TRANSACTION_CELLS, LinkedRows, Place, link_batch
@@ -88,6 +88,7 @@ class RowWriter:
         self._unsure: _Unsure | None = None
         self._checkpoint: CheckpointName | None = None
         self._same_store = SameStore(engine.url)
+        self._inserting = backend_of(engine.url).inserting
         self._insert_transactions = row_inserter(engine, TransactionRow, TRANSACTION_CELLS)
         self._insert_events = row_inserter(engine, EventRow, EVENT_CELLS)
         self.counters = WriterCounters()
@@ -278,7 +279,7 @@ class RowWriter:
     def _commit(self, linked: LinkedRows, config: str | None) -> None:
         with database_errors("the journal cannot be written"):
             connection = self._open()
-            with connection.begin():
+            with self._inserting(connection) if config is None else connection.begin():
                 self._insert_transactions(connection, linked.transactions)
                 self._insert_events(connection, linked.events)
                 if config is not None:

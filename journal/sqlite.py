@@ -11,7 +11,7 @@ away is missed and not replaced by an empty one.
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,17 +122,19 @@ class SqliteBackend:
 
     def file(self, url: URL) -> FileSeen:
         """The database's file, which grows only. Raises StoreUnavailable when it is gone."""
-        path = database_path(url)
+        # By its name as it stands: a Path would cost several times as much as the question, for each commit.
         try:
-            found = os.stat(path)
+            found = os.stat(url.database or "")
         except OSError as error:
-            raise StoreUnavailable(f"the file {path} was removed or replaced: {error.strerror}") from error
+            raise StoreUnavailable(
+                f"the file {url.database} was removed or replaced: {error.strerror}"
+            ) from error
         return FileSeen((found.st_dev, found.st_ino), found.st_size, LARGEST_FILE_BYTES)
 
     def log(self, url: URL) -> FileSeen | None:
         """The write-ahead log, which stays the same while a connection is open and is cut to its limit."""
         try:
-            found = os.stat(f"{database_path(url)}-wal")
+            found = os.stat(f"{url.database}-wal")
         except OSError:
             return None
         return FileSeen((found.st_dev, found.st_ino), found.st_size, WAL_LIMIT_BYTES)
@@ -158,6 +160,22 @@ class SqliteBackend:
         except (OSError, sqlite3.Error):
             return False
 
+    @contextmanager
+    def inserting(self, connection: sa.Connection) -> Iterator[None]:
+        """A transaction of the driver's: SQLAlchemy takes longer for what stands around one than SQLite."""
+        driver: Any = connection.connection.driver_connection
+        with _raised_as_by(connection.dialect, "BEGIN IMMEDIATE"):
+            driver.execute("BEGIN IMMEDIATE").close()
+        try:
+            yield
+            with _raised_as_by(connection.dialect, "COMMIT"):
+                driver.execute("COMMIT").close()
+        except BaseException:
+            # A connection that cannot take it back is given up by whoever is told of the error.
+            with suppress(sqlite3.Error):
+                driver.execute("ROLLBACK").close()
+            raise
+
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """Values straight to the driver, in the types that it takes as they are.
 
@@ -175,15 +193,22 @@ class SqliteBackend:
         def insert(connection: sa.Connection, given: Sequence[Sequence[Any]]) -> None:
             driver: Any = connection.connection.driver_connection
             bound = [form.bind(values) for form, values in zip(forms, given, strict=True)]
-            try:
+            with _raised_as_by(dialect, statement):
                 # Lazily: tuples for all rows of a batch at once are work for the garbage collector.
                 driver.executemany(statement, zip(*bound, strict=True)).close()
-            except sqlite3.Error as error:
-                raise DBAPIError.instance(
-                    statement, None, error, sqlite3.Error, hide_parameters=True, dialect=dialect
-                ) from error
 
         return insert
+
+
+@contextmanager
+def _raised_as_by(dialect: sa.Dialect, statement: str) -> Iterator[None]:
+    """What the driver raises inside the block comes out as SQLAlchemy's own exceptions do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(
+            statement, None, error, sqlite3.Error, hide_parameters=True, dialect=dialect
+        ) from error
 
 
 class _Bound(NamedTuple):

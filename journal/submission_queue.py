@@ -109,7 +109,7 @@ class SubmissionQueue:
 
     def _wait_at_a_gate(self) -> None:
         """Wait until the writer has settled something. The lock is held, and let go of meanwhile."""
-        # A gate of its own, opened when the lock is free: who passes it waits for nothing else.
+        # A gate of its own: who passes it waits for nothing else.
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)
@@ -153,6 +153,8 @@ class SubmissionQueue:
         The batch is empty when it is only time to try the store again.
         """
         with self.lock:
+            # Not sooner: who passes a gate wants the interpreter at once, and here the writer lets go of it.
+            self._open_gates()
             while not self._waiting and not self.closing and not self.retry_due:
                 self._writer_sleeps = True
                 self._work.wait(None if self._worth_waking == 1 else POLL_SECONDS)
@@ -173,15 +175,20 @@ class SubmissionQueue:
         return not self._waiting and not self.closing
 
     def settle(self, batch: Sequence[Submission], *, durable_seq: int) -> None:
-        """Nobody has to wait for `batch` any more: it is stored, held or given up."""
+        """Nobody has to wait for `batch` any more: it is stored, held or given up.
+
+        `take` or `open_gates` comes next, by which those who wait hear of it.
+        """
         with self.lock:
             self.settled += len(batch)
             self.events -= sum(len(item.record.events) for item in batch)
             self.durable_seq = durable_seq
             self._progress.notify_all()
-            gates, self._gates = self._gates, []
-        for gate in gates:
-            gate.release()
+
+    def open_gates(self) -> None:
+        """Let whoever waits for the disk look again, before the writer does something else than to take."""
+        with self.lock:
+            self._open_gates()
 
     def store_went_away(self) -> None:
         """An outage begins: nobody waits for the disk while it lasts. The lock is held."""

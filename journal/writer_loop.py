@@ -195,8 +195,9 @@ class WriterLoop:
     def _keep_up(self) -> None:
         """Let the keeper do what it must, and the rest of its work while nobody waits for the writer."""
         keeper = self._keeper
-        if keeper is None:
+        if keeper is None or not keeper.worth_working:
             return
+        self._queue.open_gates()
         while keeper.must_work or (keeper.has_work and self._queue.idle):
             try:
                 if not keeper.work(store_is_there=self.outage is None):
@@ -205,6 +206,8 @@ class WriterLoop:
                 # Whatever it was, recording goes on; what is due stays so and is tried after a later batch.
                 self._note(_upkeep_problem(error))
                 return
+            # Whoever wants the interpreter need not wait until all of it is done.
+            time.sleep(0)
 
     def _finish(self, keeper: Keeper) -> None:
         try:

@@ -21,7 +21,7 @@ from kvledger.core.events import (
     Origin,
 )
 from kvledger.core.ids import NodeId, RequestId
-from kvledger.journal.arrays import pack_arrays, unpack_array
+from kvledger.journal.arrays import COUNTED_PAGES, FEW_ARRAYS, pack_arrays, pack_together, unpack_array
 from kvledger.journal.codec import decode, encode, encode_all
 from tests.support.stored_events import any_events, events_of, facts, page_arrays, pages, seeded, sums
 
@@ -75,6 +75,10 @@ def test_a_leaf_is_stored_as_docs_format_says() -> None:
     assert (stored.node, stored.request_id) == (7, None)
 
 
+def in_stretches(stretches: list[tuple[int, int]]) -> Any:
+    return pages([page for first, length in stretches for page in range(first, first + length)])
+
+
 @pytest.mark.parametrize(
     ("values", "runs"),
     [
@@ -101,6 +105,27 @@ def test_an_array_is_stored_in_the_shorter_of_two_forms(values: list[int], runs:
 @given(st.lists(page_arrays(), max_size=8))
 def test_a_run_never_reaches_over_the_end_of_its_array(arrays: list[Any]) -> None:
     assert pack_arrays(arrays) == [pack_arrays([array])[0] for array in arrays]
+
+
+EDGES = st.sampled_from([0, 1, COUNTED_PAGES - 3, COUNTED_PAGES, 2**31 - 9, -4, -(2**31)])
+STRETCHES = st.lists(st.tuples(EDGES, st.integers(1, 6)), max_size=4)
+
+
+@seeded
+@given(st.lists(page_arrays() | STRETCHES.map(in_stretches), min_size=1, max_size=FEW_ARRAYS))
+def test_few_arrays_are_packed_as_the_same_among_many(arrays: list[Any]) -> None:
+    among_many = pack_arrays([*arrays, *[pages([1, 2, 4])] * FEW_ARRAYS])
+    assert pack_arrays(arrays) == among_many[: len(arrays)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[2**31], [-(2**31) - 1], [2**31 - 2, 2**31 - 1, 2**31], [0, 9, 2**31], [5, 6, 7, 2**31 - 1, 2**31]],
+)
+@pytest.mark.parametrize("others", [0, FEW_ARRAYS])
+def test_a_page_outside_int32_is_refused_whichever_way_it_is_packed(values: list[int], others: int) -> None:
+    with pytest.raises(JournalError, match="outside int32"):
+        pack_together([pages([3]), pages(values), *[pages([1])] * others])
 
 
 def test_decoded_arrays_are_read_only_int64() -> None:
