@@ -1,6 +1,7 @@
 """The benchmarks of the journal measure what they say, on a workload small enough for a test."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 
 from kvledger.journal import Journal
 from kvledger.journal.codec import encode_all
-from kvledger.tools.bench import fingerprints
-from kvledger.tools.bench.recording import pages_named, recorded, traffic
+from kvledger.journal.recorder import Recorder
+from kvledger.tools.bench import fingerprints, trace
+from kvledger.tools.bench.recording import pages_named, recorded, serve, traffic
 from kvledger.tools.cli import main
 
 SMALL = ("--requests", "6", "--repeats", "2", "--seed", "3")
@@ -93,11 +95,53 @@ def test_bench_trace_tells_a_ratio_for_each_way_of_recording(capsys: pytest.Capt
     report: Any = json.loads(printed(capsys, "bench", "trace", *SMALL, "--json"))
     figures = {figure["journaling"]: figure for figure in report["figures"]}
     assert list(figures) == ["off", "memory", "background", "step"]
-    assert figures["off"]["cpu_ratio"] == figures["off"]["wall_ratio"] == 1.0
+    ratios = ("cpu_ratio", "wall_ratio", "thread_ratio", "process_ratio")
+    assert [figures["off"][ratio] for ratio in ratios] == [1.0] * 4
     assert all(figure["cpu_ratio"] > 0 for figure in figures.values())
     assert figures["step"]["flush_cpu_seconds"] > 0 == figures["background"]["flush_cpu_seconds"]
     assert report["calls"] > 0
     assert report["events"] > 0
+    for figure in figures.values():
+        # The process does all that the scheduler's thread does, and that includes calls and flushes.
+        assert figure["process_us_per_request"] > figure["thread_us_per_request"] > 0
+
+
+def test_bench_trace_counts_what_the_writer_does_after_the_last_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Clock:
+        """The process's clock: an hour passes while a recorder is closed."""
+
+        def __init__(self) -> None:
+            self.ns = 0
+
+        def process_time_ns(self) -> int:
+            return self.ns
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(time, name)
+
+    clock = Clock()
+    close = Recorder.close
+
+    def closing(recorder: Recorder) -> None:
+        clock.ns += 3_600 * 10**9
+        close(recorder)
+
+    def serving(*given: Any, **named: Any) -> None:
+        clock.ns += 60 * 10**9
+        serve(*given, **named)
+
+    monkeypatch.setattr(trace, "time", clock)
+    monkeypatch.setattr(trace, "serve", serving)
+    monkeypatch.setattr(Recorder, "close", closing)
+    report = trace.bench_trace(traffic(trace=None, requests=6, seed=3), repeats=1)
+    found = {figure.journaling: figure for figure in report.figures}
+    assert found["off"].process_us_per_request == found["memory"].process_us_per_request == 1e7
+    assert found["background"].process_us_per_request == found["step"].process_us_per_request == 61e7
+    assert found["background"].process_ratio == 61.0
+    with_flush = found["step"].cpu_seconds + found["step"].flush_cpu_seconds
+    assert found["step"].thread_us_per_request == pytest.approx(with_flush * 1e6 / 6, abs=20)
 
 
 def test_bench_inspect_tells_how_fast_the_past_is_and_what_watching_costs(

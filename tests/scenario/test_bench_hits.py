@@ -7,6 +7,7 @@ import pytest
 
 from kvledger.core import CacheConfig
 from kvledger.tools.bench.hits import PUBLISHING, bench_hits, eviction_orders
+from kvledger.tools.bench.hits_simulated import ORDERS
 from kvledger.tools.bench.recording import traffic
 from kvledger.tools.cli import main
 
@@ -40,19 +41,29 @@ def test_every_order_and_way_of_publishing_has_its_figure(capsys: pytest.Capture
         assert figure["hit_tokens"] == round(figure["hit_ratio"] * report["bounds"]["prompt_tokens"])
         assert figure["cpu_us_per_request"] > 0
     assert report["oracle_ratio"] <= report["unlimited_ratio"]
+    assert [figure["order"] for figure in report["simulated"]] == list(ORDERS)
+    for figure in report["simulated"]:
+        assert 0 < figure["hit_ratio"] <= report["unlimited_ratio"]
+        assert figure["hit_tokens"] == round(figure["hit_ratio"] * report["bounds"]["prompt_tokens"])
+        assert figure["share_of_oracle"] == pytest.approx(
+            figure["hit_tokens"] / report["bounds"]["oracle_tokens"], abs=1e-5
+        )
 
 
 def test_the_page_names_references_and_orders(capsys: pytest.CaptureFixture[str]) -> None:
     page = printed(capsys, "bench", "hits", *SMALL)
     assert "without limits" in page
     assert "an oracle" in page
-    assert all(word in page for word in (*PUBLISHING, *eviction_orders()))
+    served, _, only_simulated = page.partition("simulated only, without tree or windows")
+    assert all(word in served for word in (*PUBLISHING, *eviction_orders()))
+    assert "s3-fifo" not in served
+    assert all(word in only_simulated for word in ("simulated order", *ORDERS))
 
 
 def test_the_hits_of_two_runs_are_equal() -> None:
     first, second = (
-        [(figure.hit_tokens, figure.lost_to_swa, figure.refused) for figure in measured().figures]
-        for _ in range(2)
+        ([(one.hit_tokens, one.lost_to_swa, one.refused) for one in report.figures], report.simulated)
+        for report in (measured(), measured())
     )
     assert first == second
 
@@ -66,6 +77,7 @@ def test_with_room_for_everything_the_hits_are_those_without_limits() -> None:
         assert figure.hit_tokens == report.bounds.unlimited_tokens == report.bounds.oracle_tokens
         assert figure.lost_to_swa == 0
         assert figure.refused == 0
+    assert all(figure.hit_tokens == report.bounds.unlimited_tokens for figure in report.simulated)
 
 
 def test_requests_that_fit_no_pool_are_told_and_count_as_missed() -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from kvledger.tools.bench.hits_bounds import bounds, next_uses, oracle, rows_of, unlimited
+from kvledger.tools.bench.hits_bounds import bounds, next_uses, oracle, unlimited
+from kvledger.tools.bench.hits_rows import rows_of
 from kvledger.tools.workload import WorkRequest
 
 PAGE = 64
@@ -18,7 +19,8 @@ def request(*blocks: int, tail: int = 1, output: int = 0, namespace: str = "") -
 
 def found(*requests: WorkRequest, pages: int, concurrency: int = 1) -> tuple[int, int]:
     """Pages found by both references."""
-    answer = bounds(list(requests), page_size=PAGE, full_tokens=pages * PAGE, concurrency=concurrency)
+    rows = rows_of(requests, page_size=PAGE)
+    answer = bounds(rows, page_size=PAGE, full_tokens=pages * PAGE, concurrency=concurrency)
     return answer.unlimited_tokens // PAGE, answer.oracle_tokens // PAGE
 
 
@@ -91,5 +93,6 @@ def test_next_uses_are_those_of_requests_that_may_reuse_the_page() -> None:
 
 
 def test_small_pages_are_counted_in_whole_units() -> None:
-    answer = bounds([request(1, 2), request(1, 2)], page_size=16, full_tokens=64 * PAGE, concurrency=1)
+    rows = rows_of([request(1, 2), request(1, 2)], page_size=16)
+    answer = bounds(rows, page_size=16, full_tokens=64 * PAGE, concurrency=1)
     assert answer.unlimited_tokens == answer.oracle_tokens == 2 * PAGE

@@ -4,7 +4,8 @@ A closed loop serves one workload: at most `concurrency` requests run, each publ
 admitted and the rest when it finishes, the oldest ends first. Two ways of publishing: "keep" gives all SWA
 to the tree, "slide" gives back what has left the window before it publishes, with a first commit where
 `publish_len` says: at the branch point, or with "lru-2" where the row is likely to be left.
-Every ratio stands beside those of a cache without limits and of an oracle (`hits_bounds`).
+Every ratio stands beside those of a cache without limits and of an oracle (`hits_bounds`), and beside
+those of orders that are only simulated (`hits_simulated`).
 
 The order of requests is that of the workload, no clock decides anything: the hits of two runs are equal.
 """
@@ -22,6 +23,8 @@ from kvledger.core import CacheConfig, HybridCache, OutOfSlots
 from kvledger.core.requests import Request
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.bench.hits_bounds import Bounds, bounds
+from kvledger.tools.bench.hits_rows import rows_of
+from kvledger.tools.bench.hits_simulated import ORDERS, SimulatedFigure, simulated
 from kvledger.tools.progress import Progress
 from kvledger.tools.workload import WorkRequest
 
@@ -69,6 +72,7 @@ class HitsReport(BaseModel):
     unlimited_ratio: float
     oracle_ratio: float
     figures: list[HitFigure]
+    simulated: list[SimulatedFigure]
 
 
 class Loop:
@@ -163,10 +167,16 @@ def bench_hits(
 ) -> HitsReport:
     """Serve a workload once for each order of eviction and way of publishing, prompts cut at `max_prompt`.
 
-    Cost: some milliseconds a request and run, and the references once.
+    Cost: some milliseconds a request and run, the references and each simulated order once.
     """
     work = [_cut(request, max_prompt) for request in requests]
-    found = bounds(work, page_size=config.page_size, full_tokens=config.full_tokens, concurrency=concurrency)
+    rows = rows_of(work, page_size=config.page_size)
+    sizes: dict[str, int] = {
+        "page_size": config.page_size,
+        "full_tokens": config.full_tokens,
+        "concurrency": concurrency,
+    }
+    found = bounds(rows, **sizes)
     runs = [(publishing, eviction) for publishing in PUBLISHING for eviction in eviction_orders()]
     figures: list[HitFigure] = []
     for place, (publishing, eviction) in enumerate(runs):
@@ -204,6 +214,17 @@ def bench_hits(
         unlimited_ratio=_ratio(found.unlimited_tokens, found.prompt_tokens),
         oracle_ratio=_ratio(found.oracle_tokens, found.prompt_tokens),
         figures=figures,
+        simulated=[_simulated(order, simulated(rows, order, **sizes), found) for order in ORDERS],
+    )
+
+
+def _simulated(order: str, hit_tokens: int, found: Bounds) -> SimulatedFigure:
+    return SimulatedFigure(
+        order=order,
+        hit_tokens=hit_tokens,
+        hit_ratio=_ratio(hit_tokens, found.prompt_tokens),
+        share_of_oracle=_ratio(hit_tokens, found.oracle_tokens),
+        share_of_unlimited=_ratio(hit_tokens, found.unlimited_tokens),
     )
 
 

@@ -3,6 +3,8 @@
 Each round gives one ratio for each way of recording, so that a machine that changes its speed changes both
 sides of it; the report has the median over the rounds. The cost counted is that of the cache calls, with the
 sink's `append` in them. What the flush at the end of each step takes is told apart: most of it is waiting.
+Both together are what journaling costs the scheduler's thread. What it costs the machine is the CPU time of
+the whole process, the writer's thread included, until the recorder is closed and all is stored.
 
 Three ways are compared with no journal: "memory" keeps the transactions in a list, "background" lets the
 writer's thread work whenever it can, "step" has it done with each step at its end.
@@ -37,6 +39,9 @@ class WayFigure(BaseModel):
 
     `cpu_seconds` and `wall_seconds` are of all cache calls, `cpu_median_us` and `cpu_p99_us` of one.
     The ratios are over the run without a journal in the same round. `flush_cpu_seconds`: beside the calls.
+    `thread_us_per_request` are calls and flushes. `process_us_per_request` is the CPU time of all threads,
+    from the first request until the recorder is closed: the reference scheduler's own work is in it, with
+    and without a journal.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,6 +54,10 @@ class WayFigure(BaseModel):
     wall_seconds: float
     wall_ratio: float
     flush_cpu_seconds: float
+    thread_us_per_request: float
+    thread_ratio: float
+    process_us_per_request: float
+    process_ratio: float
 
 
 class TraceReport(BaseModel):
@@ -93,7 +102,7 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
 
     Cost: as many runs as ways and repeats, some seconds each for a thousand requests.
     """
-    cpu, wall, flushed, median, p99 = (np.empty((repeats, len(WAYS))) for _ in range(5))
+    cpu, wall, flushed, process, median, p99 = (np.empty((repeats, len(WAYS))) for _ in range(6))
     events = calls = 0
     for round_number in range(repeats):
         for place, way in enumerate(WAYS):
@@ -102,7 +111,12 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
                 # What an earlier run left behind is not this one's to clean up.
                 gc.collect()
                 flush = sink.flush if way == "step" and isinstance(sink, Recorder) else None
+                began = time.process_time_ns()
                 serve(work, sink=sink, meter=meter, flush=flush)
+                if isinstance(sink, Recorder):
+                    # What the writer has left to do is part of the cost.
+                    sink.close()
+                process[round_number, place] = (time.process_time_ns() - began) / 1e9
             if isinstance(sink, MemorySink):
                 events = sum(len(record.events) for record in sink.transactions)
             spent = np.array(meter.calls_ns)
@@ -113,6 +127,7 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
             flushed[round_number, place] = meter.journal_seconds
             if progress is not None:
                 progress("runs", round_number * len(WAYS) + place + 1, repeats * len(WAYS))
+    thread, each = cpu + flushed, 1e6 / len(work.requests)
     return TraceReport(
         environment=environment(),
         workload=work.name,
@@ -130,6 +145,10 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
                 wall_seconds=_median(wall[:, place], 4),
                 wall_ratio=_median(wall[:, place] / wall[:, 0], 4),
                 flush_cpu_seconds=_median(flushed[:, place], 4),
+                thread_us_per_request=_median(thread[:, place] * each, 1),
+                thread_ratio=_median(thread[:, place] / thread[:, 0], 4),
+                process_us_per_request=_median(process[:, place] * each, 1),
+                process_ratio=_median(process[:, place] / process[:, 0], 4),
             )
             for place, way in enumerate(WAYS)
         ],

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from kvledger.tools.cli.bench_device import bench_device_command
 from kvledger.tools.cli.bench_hits import bench_hits_command
 from kvledger.tools.cli.bench_replay import bench_replay_command
 from kvledger.tools.cli.bench_size import bench_memory_command, bench_scale_command
+from kvledger.tools.cli.bench_trace import bench_trace_command
 from kvledger.tools.cli.extras import needs_api
 from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
 from kvledger.tools.cli.run import ModelChoice
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
     from kvledger.tools.bench.journal import JournalReport
     from kvledger.tools.bench.ops import OpsReport
     from kvledger.tools.bench.provenance import ProvenanceReport
-    from kvledger.tools.bench.trace import TraceReport
 
 bench_app = typer.Typer(help="Measure what the cache and its journal cost.")
 bench_app.command("replay")(bench_replay_command)
 bench_app.command("hits")(bench_hits_command)
+bench_app.command("device")(bench_device_command)
+bench_app.command("trace")(bench_trace_command)
 bench_app.command("scale")(bench_scale_command)
 bench_app.command("memory")(bench_memory_command)
 
@@ -68,28 +71,6 @@ def bench_journal_command(
         print_json(report)
     else:
         _print_journal(report)
-    return OK
-
-
-@bench_app.command("trace")
-def bench_trace_command(
-    trace: Annotated[Path | None, TraceOption] = None,
-    requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 1_000,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds of runs, off and on.")] = 5,
-    seed: Annotated[int, SeedOption] = 0,
-    as_json: Annotated[bool, JsonOption] = False,
-) -> int:
-    """Time of the scheduler's thread in cache calls, journaling on over off, in turns (a ratio)."""
-    from kvledger.tools.bench.recording import traffic
-    from kvledger.tools.bench.trace import bench_trace
-
-    with progress_bar() as progress:
-        work = traffic(trace=trace, requests=requests, seed=seed)
-        report = bench_trace(work, repeats=repeats, progress=progress)
-    if as_json:
-        print_json(report)
-    else:
-        _print_trace(report)
     return OK
 
 
@@ -224,37 +205,6 @@ def _print_journal(report: "JournalReport") -> None:
             f"{figure.events_per_second:,}",
             f"{figure.wall_median_us:.2f}",
             f"{figure.wall_p99_us:.2f}",
-        )
-    console.print(table)
-
-
-def _print_trace(report: "TraceReport") -> None:
-    console = page()
-    console.print(str(report.environment))
-    console.print(
-        f"{report.workload}: {report.requests:,} requests, {report.calls:,} cache calls, "
-        f"{report.events:,} events, {report.repeats} rounds"
-    )
-    table = _table(
-        "journaling",
-        "CPU s",
-        "median µs/call",
-        "p99 µs/call",
-        "CPU ratio",
-        "wall s",
-        "wall ratio",
-        "flush CPU s",
-    )
-    for figure in report.figures:
-        table.add_row(
-            figure.journaling,
-            f"{figure.cpu_seconds:.3f}",
-            f"{figure.cpu_median_us:.1f}",
-            f"{figure.cpu_p99_us:.1f}",
-            f"{figure.cpu_ratio:.3f}",
-            f"{figure.wall_seconds:.3f}",
-            f"{figure.wall_ratio:.3f}",
-            f"{figure.flush_cpu_seconds:.3f}",
         )
     console.print(table)
 

@@ -1,4 +1,4 @@
-"""`kvledger bench hits`: how much of the prompts each order of eviction finds."""
+"""`kvledger bench hits`: how much of the prompts each order of eviction finds, and what some would find."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +30,7 @@ def bench_hits_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Names the built-in workload.")] = 0,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
-    """Hit ratio of every order of eviction, against a cache without limits and one that knows the future."""
+    """Hit ratio of every order of eviction, against no limits, an oracle, and orders that are simulated."""
     from kvledger.core import CacheConfig
     from kvledger.tools.bench.hits import bench_hits
     from kvledger.tools.bench.recording import traffic
@@ -58,6 +58,8 @@ def bench_hits_command(
 
 
 def _print_hits(report: "HitsReport") -> None:
+    from kvledger.tools.bench.hits_simulated import HISTORY_POOLS
+
     console = page()
     console.print(str(report.environment))
     console.print(
@@ -83,5 +85,21 @@ def _print_hits(report: "HitsReport") -> None:
             f"{figure.lost_to_swa:.2%}",
             f"{figure.refused:,}",
             f"{figure.cpu_us_per_request:,.0f}",
+        )
+    console.print(table)
+    console.print(
+        "simulated only, without tree or windows, in a pool short of Full pages alone; one pool of units is "
+        f'remembered, {HISTORY_POOLS} where it says "long"'
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("simulated order")
+    for heading in ("hits", "of oracle", "of unlimited"):
+        table.add_column(heading, justify="right")
+    for order in report.simulated:
+        table.add_row(
+            order.order,
+            f"{order.hit_ratio:.2%}",
+            f"{order.share_of_oracle:.1%}",
+            f"{order.share_of_unlimited:.1%}",
         )
     console.print(table)
