@@ -22,7 +22,7 @@ from kvledger.core.errors import (
     TransactionError,
 )
 from kvledger.core.events import CacheOpened, CallIgnored, Cause, Checkpoint, Pages
-from kvledger.core.eviction import evict
+from kvledger.core.eviction import evict_tokens
 from kvledger.core.held_pages import free_held, free_held_swa, take_pages
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.inputs import (
@@ -36,13 +36,12 @@ from kvledger.core.inputs import (
     num_tokens,
     pack_tokens,
 )
-from kvledger.core.insertion import Row
-from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
-from kvledger.core.matching import explain, path_pages, publish_length, taken_by_lock, walk
-from kvledger.core.node import Node
+from kvledger.core.locking import acquire, release, release_swa, reusable_bytes
+from kvledger.core.matching import explain, match_prefix, taken_by_lock, walk, whole_pages
+from kvledger.core.page_arrays import lowest
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
-from kvledger.core.raw_insert import advance, insert, insert_row, row_after
+from kvledger.core.raw_insert import advance, insert, insert_after, insert_row
 from kvledger.core.requests import Request, open_request
 from kvledger.core.reset import reset
 from kvledger.core.results import (
@@ -121,18 +120,13 @@ class HybridCache:
     def match_prefix(self, tokens: Any, namespace: str = "") -> Match:
         """The longest usable prefix: no split, no recency, no event. O(tokens compared + path)."""
         self._ledger.check_reader()
-        key = pack_tokens(tokens)
-        found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
-        node = found.path[found.depth - 1].id if found.depth else None
-        pages = path_pages(found, self.config.page_size)
-        publish = publish_length(self._state, found, num_tokens(key))
-        return Match(found.length, found.reached, found.reached, publish, node, pages, self._arithmetic)
+        return match_prefix(self._state, self._arithmetic, tokens, namespace)
 
     def explain(self, tokens: Any, namespace: str = "") -> Explanation:
         """Why the match is not longer. A pure query, as costly as a match."""
         self._ledger.check_reader()
         key = pack_tokens(tokens)
-        found = walk(self._state, check_namespace(namespace), key, self._whole_pages(key))
+        found = walk(self._state, check_namespace(namespace), key, whole_pages(self._state, key))
         return explain(found, self._state, num_tokens(key))
 
     def can_fit(self, tokens: Any, new_tokens: int, namespace: str = "") -> bool:
@@ -143,7 +137,7 @@ class HybridCache:
         self._ledger.check_reader()
         key = pack_tokens(tokens)
         new_tokens = check_count(new_tokens, "new_tokens")
-        page = self.config.page_size
+        page = self._state.page_size
         found = walk(self._state, check_namespace(namespace), key, reusable_bytes(self._state, key))
         pinned_full, pinned_swa = taken_by_lock(found, self._state)
         needed = self._arithmetic.ceil(new_tokens)
@@ -156,7 +150,7 @@ class HybridCache:
         """The SWA slot beside each Full slot, 0 for none: int64[n]. ForeignSlots outside the pool. O(n)."""
         self._ledger.check_reader()
         rows = as_slots(slots)
-        page = self.config.page_size
+        page = self._state.page_size
         if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self._arithmetic.slot_limit):
             raise ForeignSlots(f"slots must lie in [0, {self._arithmetic.slot_limit})")
         pages = rows // page
@@ -208,16 +202,7 @@ class HybridCache:
     def acquire(self, tokens: Any, namespace: str = "", max_length: int | None = None) -> Lease:
         """Match, split, touch and lock in one transaction; `max_length` caps the reuse. O(tokens + path)."""
         self._ledger.check_writer()
-        key = pack_tokens(tokens)
-        namespace = check_namespace(namespace)
-        limit = self._whole_pages(key)
-        if max_length is not None:
-            most = check_count(max_length, "max_length") // self.config.page_size
-            limit = min(limit, most * self._state.page_bytes)
-        with Scope(self._ledger, "acquire"):
-            found, pages, lease = match_and_lock(self._ledger, namespace=namespace, key=key, limit=limit)
-            self._state.counters.hit_tokens += found.length
-        return Lease.of(lease, pages, self._arithmetic)
+        return acquire(self._ledger, self._arithmetic, tokens, namespace, max_length)
 
     def release(self, lease: Lease) -> None:
         """Give a lock back. StaleLease the second time; a no-op after a reset. O(path)."""
@@ -275,10 +260,15 @@ class HybridCache:
         Like `insert` of the whole, without looking the locked part up again; positions, as in
         `swa_evicted_len`, count from the beginning of the prefix. StaleLease too. O(new pages).
         """
-        held, row, start = self._row_after(lease, tokens, slots, swa_evicted_len)
-        if row.end == row.base:
-            return Inserted(held.length, None if held.node is None else held.node.id, [], [])
-        return insert(self._ledger, row, start)
+        self._ledger.check_writer()
+        return insert_after(
+            self._ledger,
+            self._arithmetic,
+            lease=lease,
+            tokens=tokens,
+            slots=slots,
+            swa_evicted_len=swa_evicted_len,
+        )
 
     def advance(self, lease: Lease, tokens: Any, slots: Any, swa_evicted_len: int = 0) -> Advanced:
         """Insert as `insert_after` does and move the lock to the new end, in one transaction.
@@ -288,19 +278,20 @@ class HybridCache:
         beyond the lease, or past a lease whose SWA half was given back. O(new pages + nodes on the path), and
         the page numbers of the lease are copied.
         """
-        held, row, start = self._row_after(lease, tokens, slots, swa_evicted_len)
-        return advance(self._ledger, self._arithmetic, lease=lease, held=held, row=row, start=start)
+        self._ledger.check_writer()
+        return advance(
+            self._ledger,
+            self._arithmetic,
+            lease=lease,
+            tokens=tokens,
+            slots=slots,
+            swa_evicted_len=swa_evicted_len,
+        )
 
     def evict(self, full_tokens: int = 0, swa_tokens: int = 0) -> Evicted:
         """Free at least so many tokens where that many are evictable; returns what was freed. O(freed)."""
         self._ledger.check_writer()
-        full_tokens = min(check_count(full_tokens, "full_tokens"), self.config.full_tokens)
-        swa_tokens = min(check_count(swa_tokens, "swa_tokens"), self.config.swa_tokens)
-        full, swa = self._arithmetic.ceil(full_tokens), self._arithmetic.ceil(swa_tokens)
-        with Scope(self._ledger, "evict"):
-            gone_full, gone_swa = evict(self._ledger, full, swa)
-        page = self.config.page_size
-        return Evicted(gone_full * page, gone_swa * page)
+        return evict_tokens(self._ledger, full_tokens, swa_tokens)
 
     def free(self, slots: Any) -> None:
         """Free caller-held pages, both sides. ForeignSlots, DoubleFree, UnalignedLength. O(pages)."""
@@ -313,7 +304,7 @@ class HybridCache:
         """Free the SWA side of caller-held pages; DoubleFree where there is no peer. O(pages)."""
         pages = self._own_pages(slots, "free_swa")
         swa = self._state.pages.peers(pages)
-        if not swa.all():
+        if len(swa) and not lowest(swa):
             raise DoubleFree(f"free_swa: page {int(pages[swa == 0][0])} has no SWA peer")
         if len(pages):
             with Scope(self._ledger, "free_swa"):
@@ -352,11 +343,6 @@ class HybridCache:
 
     # How
 
-    def _whole_pages(self, key: bytes) -> int:
-        """Bytes of a key's whole pages."""
-        page_bytes = self._state.page_bytes
-        return len(key) // page_bytes * page_bytes
-
     def _alloc(self, op: str, num_tokens: int, with_swa: bool) -> Slots:
         self._ledger.check_writer()
         pages = self._arithmetic.whole(check_count(num_tokens, "num_tokens"), "num_tokens")
@@ -370,32 +356,6 @@ class HybridCache:
         with Scope(self._ledger, op):
             full = take_pages(self._ledger, pages, with_swa=with_swa, owner=None, row_start=None)
         return self._arithmetic.to_slots(full)
-
-    def _row_after(
-        self, lease: Lease, tokens: Any, slots: Any, swa_evicted_len: int
-    ) -> tuple[LeaseState, Row, Node]:
-        """The lease's state, and the row that continues it with the node to insert it from."""
-        self._ledger.check_writer()
-        if not isinstance(lease, Lease):
-            raise InvalidArgument(
-                f"insert_after and advance need a lease that acquire returned, not {lease!r}"
-            )
-        held = self._state.leases.get(lease.id)
-        if lease.request_id is not None:
-            raise InvalidArgument(f"lease {lease.id} belongs to request {lease.request_id!r}")
-        if held is None or held is not lease._state:
-            raise StaleLease(
-                f"lease {lease.id} was released before, cut by a reset, or acquired in an undone transaction"
-            )
-        row, start = row_after(
-            self._state,
-            self._arithmetic,
-            lease=held,
-            key=pack_tokens(tokens),
-            slots=as_slots(slots),
-            swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
-        )
-        return held, row, start
 
     def _own_pages(self, slots: Any, what: str) -> Pages:
         self._ledger.check_writer()

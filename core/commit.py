@@ -23,6 +23,7 @@ from kvledger.core.events import (
     TokenRange,
 )
 from kvledger.core.fingerprints import fingerprint
+from kvledger.core.free_pages import EMPTY
 from kvledger.core.ids import RequestId
 from kvledger.core.insertion import Insertion, Row
 from kvledger.core.locking import lock, release
@@ -54,7 +55,7 @@ def insert_own(
             owner=request.id,
             origin=Origin(request.id, request.epoch),
         ),
-        touch,
+        touch=touch,
     )
     insertion.run(state.root_or_new(request.namespace) if lease.node is None else lease.node, base)
     return insertion
@@ -105,14 +106,15 @@ def commit(ledger: Ledger, request: RequestState, old_lease: LeaseState, upto: i
     if lease is None:
         return Committed(protected, [], upto - protected)
     accepted = lease.length // page
-    tree_pages = path_pages_after(lease.node, base, accepted, page)
-    changed = np.flatnonzero(tree_pages != request.row[base:accepted])
     ranges: list[TokenRange] = []
-    first, pages = accepted, tree_pages[:0]
-    if len(changed):
-        first, last = base + int(changed[0]), base + int(changed[-1]) + 1
-        pages = tree_pages[first - base : last - base]
-        ranges = _ranges(changed + base, page)
+    first, pages = accepted, EMPTY
+    if not insertion.took_all(accepted):
+        tree_pages = path_pages_after(lease.node, base, accepted, page)
+        changed = np.flatnonzero(tree_pages != request.row[base:accepted])
+        if len(changed):
+            first, last = base + int(changed[0]), base + int(changed[-1]) + 1
+            pages = tree_pages[first - base : last - base]
+            ranges = _ranges(changed + base, page)
     ledger.apply(RequestRowChanged(request.id, request.epoch, lease.id, first, pages, request.row_pages))
     return Committed(lease.length, ranges, upto - lease.length)
 

@@ -4,8 +4,8 @@ So they say what the journal says, undone events included (what happened, happen
 them up again. Only `hit_tokens` is not in the events: how much of a match is new is the request's own affair.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from kvledger.core.events import (
     CacheReset,
@@ -47,7 +47,7 @@ class Counters:
         self.skipped = 0
         self.resets = 0
 
-    def count(self, events: Sequence[Event]) -> None:
+    def count(self, events: list[Event]) -> None:
         """Add what one ended transaction holds. O(events)."""
         for event in events:
             counted = _COUNTED.get(type(event))
@@ -96,7 +96,7 @@ def _reset(counters: Counters, event: CacheReset) -> None:
     counters.resets += 1
 
 
-_COUNTED: dict[type, Callable[[Counters, Any], None]] = {
+_COUNTED: Final[dict[type, Callable[[Counters, Any], None]]] = {
     Evicted: _evicted,
     SwaTombstoned: _tombstoned,
     SwaRecovered: _recovered,

@@ -82,7 +82,13 @@ class DevicePools:
         if self._poisons:
             self._fill_with_nan(changes.freed_full, changes.freed_swa)
         if len(changes.mapped_full):
-            if self._mirror_on_host is not None:
+            if self._mirror_on_host is not None and changes.mapped_at is not None:
+                first = 0
+                for at in changes.mapped_at:
+                    end = first + (at.stop - at.start if type(at) is slice else len(at))
+                    self._mirror_on_host[at] = changes.mapped_swa[first:end]
+                    first = end
+            elif self._mirror_on_host is not None:
                 self._mirror_on_host[changes.mapped_full] = changes.mapped_swa
             else:
                 rows = self.to_device(np.stack((changes.mapped_full, changes.mapped_swa)))

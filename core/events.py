@@ -3,7 +3,8 @@
 Events are past tense and carry facts, not commands: an event names every page it moved, so that a
 reader needs no cache to check it. In core they are slotted records that nobody changes after they
 were built (type checkers hold them frozen; at run time the price of enforcing it is not paid on
-the scheduler's thread). Arrays are one-dimensional `int64`, owned and read-only. Pages are page
+the scheduler's thread). Arrays are one-dimensional `int64` and read-only; one may be nearly all of
+another that is read-only too, and never is part of a live row. Pages are page
 numbers, never slots; lengths and positions are tokens unless a name ends in `_pages` or `_page`.
 
 Two arrays named `full_pages` and `swa_pages` in one event stand beside one another: `swa_pages[i]`

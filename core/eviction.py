@@ -6,11 +6,15 @@ node of which only the end is to be kept is cut, and what lies before goes. When
 tombstone ancestors left childless go too, and are counted.
 """
 
+from typing import Any
+
 from kvledger.core.errors import OutOfSlots
 from kvledger.core.events import Cause, Evicted, NodeDeleted, SwaTombstoned
+from kvledger.core.inputs import check_count
 from kvledger.core.locking import split
 from kvledger.core.node import Node, parent_id, parent_of
-from kvledger.core.transaction import Ledger
+from kvledger.core.results import Evicted as EvictedTokens
+from kvledger.core.transaction import Ledger, Scope
 
 
 def delete(ledger: Ledger, node: Node, cause: Cause) -> None:
@@ -20,6 +24,17 @@ def delete(ledger: Ledger, node: Node, cause: Cause) -> None:
     ledger.apply(
         NodeDeleted(node.id, parent_id(node), cause, node.full, node.swa, node.stamp if inherits else None)
     )
+
+
+def evict_tokens(ledger: Ledger, full_tokens: Any, swa_tokens: Any) -> EvictedTokens:
+    """What `HybridCache.evict` does, and refuses."""
+    state = ledger.state
+    page, table = state.page_size, state.pages
+    full = min(-(-check_count(full_tokens, "full_tokens") // page), len(table.owner) - 1)
+    swa = min(-(-check_count(swa_tokens, "swa_tokens") // page), len(table.swa_state) - 1)
+    with Scope(ledger, "evict"):
+        gone_full, gone_swa = evict(ledger, full, swa)
+    return EvictedTokens(gone_full * page, gone_swa * page)
 
 
 def evict(ledger: Ledger, full_pages: int, swa_pages: int) -> tuple[int, int]:

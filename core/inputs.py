@@ -4,7 +4,7 @@ Past this module tokens are `bytes` of little-endian int32 (four bytes a token, 
 `memcmp`) and slots are page numbers. Nothing here knows the state of the cache.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,9 @@ import numpy.typing as npt
 from kvledger.core.errors import ForeignSlots, InvalidArgument, UnalignedLength
 from kvledger.core.events import Pages
 from kvledger.core.ids import NAME_CHARACTERS
+from kvledger.core.page_arrays import highest, lowest
 
-TOKEN_BYTES = 4
+TOKEN_BYTES: Final = 4
 TOKEN_DTYPE = np.dtype("<i4")
 
 Slots = npt.NDArray[np.int64]
@@ -66,6 +67,13 @@ def unpack_tokens(packed: bytes | bytearray) -> npt.NDArray[np.int32]:
     return np.frombuffer(bytes(packed), dtype=TOKEN_DTYPE)
 
 
+def key_part(packed: bytes | bytearray, first: int, end: int) -> bytes:
+    """The bytes [first, end) of packed tokens, as a key of the tree."""
+    if isinstance(packed, bytes):
+        return packed[first:end]
+    return bytes(packed[first:end])
+
+
 def num_tokens(packed: bytes | bytearray) -> int:
     """How many tokens are packed."""
     return len(packed) // TOKEN_BYTES
@@ -73,6 +81,8 @@ def num_tokens(packed: bytes | bytearray) -> int:
 
 def check_namespace(namespace: Any) -> str:
     """A namespace is a string: no other type can then be mistaken for one that prints alike."""
+    if type(namespace) is str and namespace.isascii():
+        return namespace
     if not isinstance(namespace, str):
         raise InvalidArgument(f"namespace must be a string, not {type(namespace).__name__}")
     return _utf8(namespace, "namespace")
@@ -108,6 +118,8 @@ def _utf8(text: str, what: str) -> str:
 
 def check_count(value: Any, what: str) -> int:
     """A count is an integer that is not negative; booleans are refused."""
+    if type(value) is int and value >= 0:
+        return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise InvalidArgument(f"{what} must be an integer, not {value!r}")
     if value < 0:
@@ -174,7 +186,7 @@ class PageArithmetic:
             raise UnalignedLength(f"{len(array)} slots are not whole pages: the page size is {page}")
         pages = array.copy() if page == 1 else array[::page] // page
         if len(pages):
-            if int(pages.min()) < 1 or int(pages.max()) * page >= self.slot_limit:
+            if lowest(pages) < 1 or int(highest(pages)) * page >= self.slot_limit:
                 self._refuse(array)
             if page > 1 and not self._consecutive(array, pages):
                 self._refuse(array)
@@ -191,14 +203,14 @@ class PageArithmetic:
 
     def _consecutive(self, slots: Slots, pages: Pages) -> bool:
         """Whether `slots` are those of `pages`, which lie in the pool."""
-        rows = slots.reshape(-1, self.page_size)
         if self._table is None:
+            rows = slots.reshape(-1, self.page_size)
             return bool((rows == pages[:, None] * self.page_size + self._offsets).all())
         if len(self._scratch) < len(pages):
             self._scratch = np.empty((2 * len(pages), self.page_size), dtype=np.int64)
         expected = self._scratch[: len(pages)]
         self._table.take(pages, axis=0, out=expected, mode="clip")
-        return bool((rows == expected).all())
+        return bool(lowest(slots == expected.reshape(-1)))
 
     def _refuse(self, slots: Slots) -> None:
         """Raise what is wrong with slots that are not those of whole pages of the pool."""

@@ -14,8 +14,6 @@ Events come in token order and the place of every node boundary is noted, so tha
 exactly the part that the next match would not return.
 """
 
-from dataclasses import dataclass, field
-
 from kvledger.core.events import (
     Cause,
     NodeCreated,
@@ -28,6 +26,7 @@ from kvledger.core.events import (
 )
 from kvledger.core.held_pages import free_held, free_held_swa
 from kvledger.core.ids import NodeId, RequestId
+from kvledger.core.inputs import key_part
 from kvledger.core.locking import split
 from kvledger.core.matching import common_bytes
 from kvledger.core.node import Node, only_child, owned_part, parent_of
@@ -42,20 +41,53 @@ TOOK_FULL = (FULL_AND_SWA, FULL_ONLY)
 TOOK_SWA = (FULL_AND_SWA, SWA_ONLY)
 
 
-@dataclass(slots=True)
 class Row:
-    """What is inserted, and as whose. `key` holds the tokens from page `key_start` on."""
+    """What is inserted, and as whose.
 
-    namespace: str
-    key: bytes | bytearray
-    incoming: Pages  # pages [base, end)
-    peers: Pages  # the SWA pages that stand beside them when the insert begins
-    base: int
-    dead: int
-    end: int
-    owner: RequestId | None
-    origin: Origin
-    key_start: int = 0
+    `key` holds the tokens from page `key_start` on, `incoming` the pages [base, end), read-only, and `peers`
+    the SWA pages that stand beside them when the insert begins. `run`: the incoming are a run.
+    """
+
+    __slots__ = (
+        "base",
+        "dead",
+        "end",
+        "incoming",
+        "key",
+        "key_start",
+        "namespace",
+        "origin",
+        "owner",
+        "peers",
+        "run",
+    )
+
+    def __init__(
+        self,
+        namespace: str,
+        *,
+        key: bytes | bytearray,
+        incoming: Pages,
+        peers: Pages,
+        base: int,
+        dead: int,
+        end: int,
+        owner: RequestId | None,
+        origin: Origin,
+        key_start: int = 0,
+        run: bool = False,
+    ) -> None:
+        self.namespace = namespace
+        self.key = key
+        self.incoming = incoming
+        self.peers = peers
+        self.base = base
+        self.dead = dead
+        self.end = end
+        self.owner = owner
+        self.origin = origin
+        self.key_start = key_start
+        self.run = run
 
     def part(self, first: int, end: int) -> Pages:
         """Incoming pages of the positions [first, end)."""
@@ -66,18 +98,19 @@ class Row:
         return owned_part(self.peers, first - self.base, end - self.base)
 
 
-@dataclass(slots=True)
 class Step:
     """What was done between two places, up to page position `end`, which ends inside or with `node`."""
 
-    end: int
-    node: Node
-    after: Place
-    adopted: int
-    duplicates: int
+    __slots__ = ("adopted", "after", "duplicates", "end", "node")
+
+    def __init__(self, end: int, node: Node, after: Place, *, adopted: int, duplicates: int) -> None:
+        self.end = end
+        self.node = node
+        self.after = after
+        self.adopted = adopted
+        self.duplicates = duplicates
 
 
-@dataclass(slots=True)
 class Insertion:
     """One insert under way, and its result.
 
@@ -85,26 +118,28 @@ class Insertion:
     come from farther up or others go on; `other`: the one way on from there.
     """
 
-    ledger: Ledger
-    row: Row
-    touch: bool
-    steps: list[Step] = field(default_factory=list)
-    reached: int = 0
-    left: Node | None = None
-    other: Node | None = None
-    start: Savepoint = field(init=False)
+    __slots__ = ("ledger", "left", "other", "reached", "row", "start", "steps", "touch")
+
+    def __init__(self, ledger: Ledger, row: Row, *, touch: bool) -> None:
+        self.ledger = ledger
+        self.row = row
+        self.touch = touch
+        self.steps: list[Step] = []
+        self.reached = 0
+        self.left: Node | None = None
+        self.other: Node | None = None
+        self.start: Savepoint = ledger.mark()
 
     def run(self, node: Node, position: int) -> None:
         """Insert from `node`, which ends at page `position`, on. O(pages of the row + nodes passed)."""
         state, row = self.ledger.state, self.row
-        self.start = self.ledger.mark()
         if self.touch:
             self._touch_above(node)
         page_bytes = state.page_bytes
         limit = (row.end - row.key_start) * page_bytes
         while position < row.end:
             offset = (position - row.key_start) * page_bytes
-            child = node.children.get(bytes(row.key[offset : offset + page_bytes]))
+            child = node.children.get(key_part(row.key, offset, offset + page_bytes))
             if child is None:
                 break
             size = len(child.key)
@@ -190,7 +225,7 @@ class Insertion:
             self._free_swa_before_dead(position, end)
             node = self._create(node, position, end, live=False)
             position = end
-        window = self.ledger.state.config.window_pages
+        window = self.ledger.state.window_pages
         if row.end - position > window:
             node = self._create(node, position, row.end - window, live=True)
             position = row.end - window
@@ -203,13 +238,15 @@ class Insertion:
         full = row.part(start, end)
         first, last = start - row.key_start, end - row.key_start
         node = state.new_node_id()
+        if row.run:
+            state.pages.note_run(full)
         ledger.apply(
             NodeCreated(
                 node,
                 None if parent.is_root else parent.id,
                 row.namespace,
                 start * state.page_size,
-                bytes(row.key[first * state.page_bytes : last * state.page_bytes]),
+                key_part(row.key, first * state.page_bytes, last * state.page_bytes),
                 full,
                 row.part_peers(start, end) if live else None,
                 state.ticks(),
@@ -235,13 +272,13 @@ class Insertion:
     def _touch(self, node: Node, end: int) -> None:
         """A node in the last window of the row, or its last one, was used."""
         state = self.ledger.state
-        if self.touch and end > self.row.end - state.config.window_pages:
+        if self.touch and end > self.row.end - state.window_pages:
             self.ledger.apply(NodeTouched((node.id,), state.ticks()))
 
     def _touch_above(self, node: Node) -> None:
         """Nodes at and above the one the insert starts from, as far as the row's last window reaches."""
         state = self.ledger.state
-        window_start = (self.row.end - state.config.window_pages) * state.page_size
+        window_start = (self.row.end - state.window_pages) * state.page_size
         above: list[NodeId] = []
         while not node.is_root and node.end > window_start:
             above.append(node.id)
@@ -251,7 +288,7 @@ class Insertion:
             self.ledger.apply(NodeTouched(tuple(above), state.ticks(len(above))))
 
     def _step(self, end: int, node: Node, adopted: int, duplicates: int) -> None:
-        self.steps.append(Step(end, node, self.ledger.place(), adopted, duplicates))
+        self.steps.append(Step(end, node, self.ledger.place(), adopted=adopted, duplicates=duplicates))
 
     def use(self, upto: int) -> Published | None:
         """What the steps that end at or before page `upto` tell the order of eviction."""
@@ -286,6 +323,10 @@ class Insertion:
             if end > start:
                 start = end
         return tuple(full), tuple(swa), duplicates * page
+
+    def took_all(self, upto: int) -> bool:
+        """Whether the tree took over Full of all the row brought before page `upto`, where a step ends."""
+        return all(step.adopted in TOOK_FULL for step in self.steps if step.end <= upto)
 
     def recovered_under_lock(self, upto: int) -> list[Node]:
         """Locked nodes that came back to life, among steps that end at or before page `upto`."""

@@ -5,6 +5,8 @@ reach is a token position, so later splits cannot move it. A match ends in enoug
 SWA half never meets a tombstone.
 """
 
+from typing import Any
+
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import (
     FingerprintReason,
@@ -18,11 +20,19 @@ from kvledger.core.events import (
 )
 from kvledger.core.fingerprints import fingerprint, locked_once
 from kvledger.core.ids import RequestId
-from kvledger.core.inputs import TOKEN_BYTES, num_tokens
-from kvledger.core.matching import Walk, path_pages, walk
+from kvledger.core.inputs import (
+    TOKEN_BYTES,
+    PageArithmetic,
+    check_count,
+    check_namespace,
+    num_tokens,
+    pack_tokens,
+)
+from kvledger.core.matching import Walk, path_pages, walk, whole_pages
 from kvledger.core.node import Node, parent_of
+from kvledger.core.results import Lease
 from kvledger.core.state import CacheState, LeaseState
-from kvledger.core.transaction import Ledger
+from kvledger.core.transaction import Ledger, Scope
 from kvledger.core.uses import Matched
 
 
@@ -37,6 +47,37 @@ def reusable_bytes(state: CacheState, key: bytes | bytearray) -> int:
     """How much of a request's key a match may cover: whole pages, and never its last token."""
     pages = max(0, num_tokens(key) - 1) // state.page_size
     return pages * state.page_bytes
+
+
+def acquire(
+    ledger: Ledger, arithmetic: PageArithmetic, tokens: Any, namespace: Any, max_length: Any
+) -> Lease:
+    """What `HybridCache.acquire` does, and refuses."""
+    state = ledger.state
+    key = pack_tokens(tokens)
+    own_namespace = check_namespace(namespace)
+    limit = whole_pages(state, key)
+    if max_length is not None:
+        limit = min(limit, check_count(max_length, "max_length") // state.page_size * state.page_bytes)
+    with Scope(ledger, "acquire"):
+        found, pages, lease = match_and_lock(ledger, namespace=own_namespace, key=key, limit=limit)
+        state.counters.hit_tokens += found.length
+    return receipt(lease, pages, arithmetic)
+
+
+def receipt(state: LeaseState, pages: Pages, arithmetic: PageArithmetic) -> Lease:
+    """The receipt of a lock that holds now; `pages` are the Full pages under it."""
+    return Lease(
+        state.id,
+        state.length,
+        None if state.node is None else state.node.id,
+        state.swa_from,
+        state.generation,
+        state.request_id,
+        pages,
+        arithmetic,
+        state,
+    )
 
 
 def match_and_lock(

@@ -5,15 +5,22 @@ at least W, or where there was no tombstone at all; it must end on a page. Every
 the run. Tokens are compared, as packed bytes with one `memcmp` a node; a hash is never trusted.
 """
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
-from kvledger.core.inputs import TOKEN_BYTES
+from kvledger.core.inputs import (
+    TOKEN_BYTES,
+    PageArithmetic,
+    check_namespace,
+    key_part,
+    num_tokens,
+    pack_tokens,
+)
 from kvledger.core.node import Node
-from kvledger.core.results import Explanation
+from kvledger.core.results import Explanation, Match
 from kvledger.core.state import CacheState
 
 
@@ -28,29 +35,51 @@ def common_bytes(key: bytes | bytearray, offset: int, limit: int, edge: bytes, p
     return same * TOKEN_BYTES // page_bytes * page_bytes
 
 
-class Walk(NamedTuple):
+def whole_pages(state: CacheState, key: bytes) -> int:
+    """Bytes of a key's whole pages."""
+    return len(key) // state.page_bytes * state.page_bytes
+
+
+def match_prefix(state: CacheState, arithmetic: PageArithmetic, tokens: Any, namespace: Any) -> Match:
+    """What `HybridCache.match_prefix` answers, and refuses."""
+    key = pack_tokens(tokens)
+    found = walk(state, check_namespace(namespace), key, whole_pages(state, key))
+    node = found.path[found.depth - 1].id if found.depth else None
+    pages = path_pages(found, state.page_size)
+    publish = publish_length(state, found, num_tokens(key))
+    return Match(found.length, found.reached, found.reached, publish, node, pages, arithmetic)
+
+
+class Walk:
     """A descent along some tokens.
 
     `path`: nodes whose tokens match, the last one perhaps only in part. `reached`: how far Full matches.
     `length`: the longest usable prefix; `depth`: how many nodes of the path it needs; `run`: live tokens
-    since the last tombstone where the walk ended. Tokens.
+    since the last tombstone where the walk ended. Tokens. `pages`: what `path_pages` found, None before.
     """
 
-    path: list[Node]
-    reached: int
-    length: int
-    depth: int
-    run: int
+    __slots__ = ("depth", "length", "pages", "path", "reached", "run")
+
+    def __init__(self, path: list[Node], *, reached: int, length: int, depth: int, run: int) -> None:
+        self.path = path
+        self.reached = reached
+        self.length = length
+        self.depth = depth
+        self.run = run
+        self.pages: Pages | None = None
 
 
-class LastWalk(NamedTuple):
+class LastWalk:
     """The last walk along immutable tokens, and the shape of the tree that it was made in."""
 
-    shape: int
-    namespace: str
-    key: bytes
-    limit: int
-    found: Walk
+    __slots__ = ("found", "key", "limit", "namespace", "shape")
+
+    def __init__(self, found: Walk, *, shape: int, namespace: str, key: bytes, limit: int) -> None:
+        self.found = found
+        self.shape = shape
+        self.namespace = namespace
+        self.key = key
+        self.limit = limit
 
 
 def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) -> Walk:
@@ -79,7 +108,7 @@ def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) 
     offset = run = length = depth = 0
     tombstoned = False
     while node is not None and offset < limit:
-        node = node.children.get(bytes(key[offset : offset + page_bytes]))
+        node = node.children.get(key_part(key, offset, offset + page_bytes))
         if node is None:
             break
         edge = node.key
@@ -98,21 +127,32 @@ def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) 
                 depth = len(path)
         if size != len(edge):
             break
-    found = Walk(path, offset // TOKEN_BYTES, length, depth, run)
+    found = Walk(path, reached=offset // TOKEN_BYTES, length=length, depth=depth, run=run)
     if type(key) is bytes:
-        state.last_walk = LastWalk(shape, namespace, key, limit, found)
+        state.last_walk = LastWalk(found, shape=shape, namespace=namespace, key=key, limit=limit)
     return found
 
 
 def path_pages(found: Walk, page_size: int) -> Pages:
-    """Full pages of the usable prefix: int64[length / page size], read-only."""
+    """Full pages of the usable prefix: int64[length / page size], read-only.
+
+    For a walk in the shape that the tree has now. They are joined once: O(pages), and then O(1).
+    """
+    pages = found.pages
+    if pages is None:
+        found.pages = pages = _joined(found, found.length // page_size)
+    return pages
+
+
+def _joined(found: Walk, pages: int) -> Pages:
+    """The first `pages` Full pages of a path, as far as it is usable."""
     if not found.depth:
         return EMPTY
-    nodes = found.path[: found.depth]
-    pages = nodes[0].full if len(nodes) == 1 else np.concatenate([node.full for node in nodes])
-    pages = pages[: found.length // page_size]
-    pages.setflags(write=False)
-    return pages
+    full = found.path[0].full
+    if found.depth > 1:
+        full = np.concatenate([node.full for node in found.path[: found.depth]])
+        full.setflags(write=False)
+    return full if len(full) == pages else full[:pages]
 
 
 def publish_length(state: CacheState, found: Walk, tokens: int) -> int:

@@ -13,6 +13,9 @@ from kvledger.core.inputs import TOKEN_BYTES
 
 ROOT_ID: Final = NodeId(0)
 
+VIEW_SPARES: Final = 15
+"""A view of an array keeps at most one entry alive for so many of its own."""
+
 
 class Checksums(NamedTuple):
     """What `references` has worked out about the prefixes that end in a node, for the extent it had then.
@@ -111,10 +114,17 @@ class Node:
 
 
 def owned_part(pages: Pages, first: int, end: int) -> Pages:
-    """`pages[first:end]`, read-only and with memory of its own: a view would keep all of `pages` alive."""
+    """`pages[first:end]` of a read-only array, read-only and with memory of its own.
+
+    A view would keep all of `pages` alive: only what is nearly all of it is one.
+    """
     if end - first == len(pages):
         return pages
-    part = pages[first:end].copy()
+    part = pages[first:end]
+    whole = pages if pages.base is None else pages.base
+    if len(part) * (VIEW_SPARES + 1) >= len(whole) * VIEW_SPARES:
+        return part
+    part = part.copy()
     part.setflags(write=False)
     return part
 

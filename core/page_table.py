@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kvledger.core.errors import DoubleFree, ForeignSlots, InvariantViolation
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
+from kvledger.core.page_arrays import RUN_PAGES, Places, ascending, highest, lowest, places
 from kvledger.core.pools import PageAllocator, PoolChanges
 
 FREE: Final = 0
@@ -39,10 +40,13 @@ class PageTable:
     """State of every page of both pools, with counts kept as it changes."""
 
     __slots__ = (
+        "_seen",
+        "_seen_at",
         "allocator",
         "deferred_full",
         "deferred_swa",
         "dirty",
+        "dirty_at",
         "free_full",
         "free_swa",
         "held_full",
@@ -62,6 +66,8 @@ class PageTable:
     def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator, *, vet: bool) -> None:
         self.allocator = allocator
         self.vet = vet  # the allocator is an engine's own: look at what it hands out
+        self._seen = EMPTY  # pages whose places were looked up last, and those
+        self._seen_at: Places = EMPTY
         self.mapping = np.zeros(full_pages + 1, dtype=np.int64)
         self.owner = np.zeros(full_pages + 1, dtype=np.int32)
         self.swa_state = np.zeros(swa_pages + 1, dtype=np.int8)
@@ -71,7 +77,8 @@ class PageTable:
         self.deferred_swa: list[Pages] = []
         self.spare_full = EMPTY  # undone takes that the allocator has not been told of yet
         self.spare_swa = EMPTY
-        self.dirty: list[Pages] = []
+        self.dirty: list[Pages] = []  # pages whose mapping was written
+        self.dirty_at: list[Places] = []  # where they stand in the tables
         self.free_full = full_pages
         self.free_swa = swa_pages
         self.held_full = 0
@@ -79,18 +86,38 @@ class PageTable:
         self.tree_full = 0
         self.tree_swa = 0
 
+    # Where pages stand.
+
+    def places(self, pages: Pages) -> Places:
+        """Where read-only pages stand in the tables; asked of one array again and again. O(n), then O(1)."""
+        if pages is not self._seen:
+            self._seen_at = places(pages)
+            self._seen = pages
+        return self._seen_at
+
+    def note_run(self, pages: Pages) -> None:
+        """The pages are part of a run: one need not look where they stand."""
+        if len(pages) >= RUN_PAGES:
+            first: int = pages.item(0)
+            self._seen = pages
+            self._seen_at = slice(first, first + len(pages))
+
     # What may be freed or taken over, checked before the first event.
 
-    def check_owned(self, pages: Pages, owner: int, what: str) -> None:
-        """Every page is held by `owner` and named once. DoubleFree, ForeignSlots; O(n)."""
-        owners = self.owner[pages]
-        if (owners == owner).all():
-            if len(pages) > 1 and (pages[1:] <= pages[:-1]).any():
+    def check_owned(self, pages: Pages, owner: int, what: str) -> Places:
+        """Every page is held by `owner` and named once. DoubleFree, ForeignSlots; O(n).
+
+        Returns where the pages stand in the tables.
+        """
+        at = self.places(pages)
+        owners = self.owner[at]
+        if not len(owners) or lowest(owners) == owner == highest(owners):
+            if at is pages and len(pages) > 1 and not ascending(pages):
                 ordered = np.sort(pages)
                 twice = ordered[1:][ordered[1:] == ordered[:-1]]
                 if len(twice):
                     raise DoubleFree(f"{what}: page {int(twice[0])} is named twice")
-            return
+            return at
         page = int(pages[owners != owner][0])
         found = int(self.owner[page])
         if found in (FREE, DEFERRED):
@@ -100,9 +127,19 @@ class PageTable:
 
     def peers(self, full: Pages) -> Pages:
         """SWA peers of Full pages, 0 for none: a read-only copy."""
-        swa = self.mapping[full]
+        swa = self.peers_at(full)
         swa.setflags(write=False)
         return swa
+
+    def peers_at(self, at: Places) -> Pages:
+        """The same for pages whose places are known: a copy of its own."""
+        swa: Pages = self.mapping[at]
+        return swa.copy() if type(at) is slice else swa
+
+    def wrote_mapping(self, full: Pages, at: Places) -> None:
+        """The mapping of Full pages, which stand at `at`, was written: the memory hears of it at commit."""
+        self.dirty.append(full)
+        self.dirty_at.append(at)
 
     # Taking pages: choose, then the event marks them.
 
@@ -147,9 +184,10 @@ class PageTable:
 
     def hold(self, full: Pages, swa: Pages, owner: int) -> None:
         """Free pages become held by `owner`, each mapped to its peer (0 for none)."""
-        self.owner[full] = owner
-        self.mapping[full] = swa
-        self.dirty.append(full)
+        at = self.places(full)
+        self.owner[at] = owner
+        self.mapping[at] = swa
+        self.wrote_mapping(full, at)
         bound = _present(swa)
         self.swa_state[bound] = SWA_BOUND
         self.free_full -= len(full)
@@ -172,8 +210,8 @@ class PageTable:
 
     def adopt(self, full: Pages, swa_count: int) -> int:
         """Held Full pages become the tree's, their peers with them; returns the owner they had."""
-        before = int(self.owner[full[0]])
-        self.owner[full] = TREE
+        before: int = self.owner.item(full.item(0))
+        self.owner[self.places(full)] = TREE
         self.held_full -= len(full)
         self.tree_full += len(full)
         self.held_swa -= swa_count
@@ -192,18 +230,19 @@ class PageTable:
 
     def free_full_pages(self, full: Pages, *, from_tree: bool, reusable: bool) -> int:
         """Full pages lose their owner; their mapping must be dealt with apart. Returns the owner."""
-        before = int(self.owner[full[0]])
+        before: int = TREE if from_tree else self.owner.item(full.item(0))
+        at = self.places(full)
         n = len(full)
         if from_tree:
             self.tree_full -= n
         else:
             self.held_full -= n
         if reusable:
-            self.owner[full] = FREE
+            self.owner[at] = FREE
             self.free_full += n
             self.reuse_full.append(full)
         else:
-            self.owner[full] = DEFERRED
+            self.owner[at] = DEFERRED
             self.held_full += n
             self.deferred_full.append(full)
         return before
@@ -226,8 +265,9 @@ class PageTable:
     def free_swa_pages(self, full: Pages, swa: Pages, *, from_tree: bool, reusable: bool) -> None:
         """SWA pages, the peers of `full`, are freed and the mapping of `full` cleared."""
         n = len(swa)
-        self.mapping[full] = 0
-        self.dirty.append(full)
+        at = self.places(full)
+        self.mapping[at] = 0
+        self.wrote_mapping(full, at)
         if from_tree:
             self.tree_swa -= n
         else:
@@ -261,8 +301,8 @@ class PageTable:
         """The peers of held `incoming` stand beside the tree's `kept` from here on."""
         self.mapping[incoming] = 0
         self.mapping[kept] = swa
-        self.dirty.append(incoming)
-        self.dirty.append(kept)
+        self.wrote_mapping(incoming, incoming)
+        self.wrote_mapping(kept, kept)
         self.held_swa -= len(swa)
         self.tree_swa += len(swa)
 
@@ -290,25 +330,44 @@ class PageTable:
             self.swa_state[swa] = SWA_FREE
             self.held_swa -= len(swa)
             self.free_swa += len(swa)
-        mapped = _concatenate(self.dirty)
+        freed = _concatenate([full, *self.reuse_full, self.spare_full])
+        # What eviction deletes is freed and loses its mapping, page by page the same.
+        evicted = not len(full) and not len(self.spare_full) and _same(self.dirty, self.reuse_full)
+        mapped = freed if evicted else _concatenate(self.dirty)
         changes = PoolChanges(
-            freed_full=_concatenate([full, *self.reuse_full, self.spare_full]),
+            freed_full=freed,
             freed_swa=_concatenate([swa, *self.reuse_swa, self.spare_swa]),
             mapped_full=mapped,
-            mapped_swa=self.mapping[mapped],
+            mapped_swa=self._peers_now(mapped),
+            mapped_at=self.dirty_at if self._runs() else None,
         )
         self.deferred_full.clear()
         self.deferred_swa.clear()
         self.dirty.clear()
+        self.dirty_at = []
         self.reuse_full = []
         self.reuse_swa = []
         self.spare_full = EMPTY
         self.spare_swa = EMPTY
         return changes
 
+    def _peers_now(self, mapped: Pages) -> Pages:
+        """The peers of the pages whose mapping was written."""
+        if len(self.dirty_at) == 1:
+            return self.peers_at(self.dirty_at[0])
+        mapping = self.mapping
+        if self._runs():
+            return np.concatenate([mapping[at] for at in self.dirty_at])
+        return mapping[mapped]
+
+    def _runs(self) -> bool:
+        """Whether pages whose mapping was written are a long run."""
+        return any(type(at) is slice for at in self.dirty_at)
+
     def abandon(self) -> None:
         """The outermost transaction was undone: what was taken meanwhile goes back in one call."""
         self.dirty.clear()
+        self.dirty_at.clear()
         if len(self.spare_full) or len(self.spare_swa):
             full, swa = self.spare_full, self.spare_swa
             self.spare_full = EMPTY
@@ -367,6 +426,11 @@ def _concatenate(chunks: list[Pages]) -> Pages:
     return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
 
+def _same(chunks: list[Pages], others: list[Pages]) -> bool:
+    """Whether two lists hold the same arrays."""
+    return len(chunks) == len(others) and all(chunks[i] is others[i] for i in range(len(chunks)))
+
+
 def _present(swa: Pages) -> Pages:
     """The entries that name a page."""
-    return swa if len(swa) and swa.all() else swa[swa != 0]
+    return swa if len(swa) and lowest(swa) else swa[swa != 0]

@@ -7,8 +7,8 @@ passes its own to `HybridCache(config, sink, pool=...)`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +21,21 @@ Fingerprints = npt.NDArray[np.uint64]
 """uint64[n, 2]: per page the checksum of its Full layers and of its SWA layers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PoolChanges:
-    """Net result of one outermost transaction.
+    """Net result of one outermost transaction. Nobody changes it: to enforce that would cost microseconds.
 
     `freed_full`, `freed_swa`: pages that nobody holds any more, each once. `mapped_full[i]` now maps to
     `mapped_swa[i]`, 0 for nothing; a Full page may be named more than once, with the same value.
+    `mapped_at`: the same pages in parts, in order, a slice for each long run, an array for what lies between;
+    None where there is no long run. A mirror on the host is written by slices in less time.
     """
 
     freed_full: Pages
     freed_swa: Pages
     mapped_full: Pages
     mapped_swa: Pages
+    mapped_at: list[Any] | None = field(default=None, kw_only=True)
 
 
 @runtime_checkable

@@ -5,15 +5,19 @@ so that a wrong row is refused as a whole and nothing has changed. A caller with
 the part under it, and nothing has to be looked up again.
 """
 
+from typing import Any
+
 import numpy as np
 
 from kvledger.core.commit import journal_insert, move_lock, path_pages_after
-from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa
+from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa, StaleLease
 from kvledger.core.events import Origin, Pages
-from kvledger.core.inputs import PageArithmetic, Slots, num_tokens
+from kvledger.core.inputs import PageArithmetic, Slots, as_slots, check_count, num_tokens, pack_tokens
 from kvledger.core.insertion import Insertion, Row
+from kvledger.core.locking import receipt
 from kvledger.core.matching import walk
 from kvledger.core.node import Node, owned_part, parent_of
+from kvledger.core.page_arrays import lowest
 from kvledger.core.page_table import CALLER
 from kvledger.core.results import Advanced, Inserted, Lease
 from kvledger.core.state import CacheState, LeaseState
@@ -34,10 +38,37 @@ def insert(ledger: Ledger, row: Row, start: Node) -> Inserted:
     return Inserted(told.prefix_len, last_id, list(told.adopted_full), list(told.adopted_swa))
 
 
+def insert_after(
+    ledger: Ledger, arithmetic: PageArithmetic, *, lease: Any, tokens: Any, slots: Any, swa_evicted_len: Any
+) -> Inserted:
+    """What `HybridCache.insert_after` does, and refuses."""
+    held = _held(ledger, lease)
+    row, start = row_after(
+        ledger.state,
+        arithmetic,
+        lease=held,
+        key=pack_tokens(tokens),
+        slots=as_slots(slots),
+        swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
+    )
+    if row.end == row.base:
+        return Inserted(held.length, None if held.node is None else held.node.id, [], [])
+    return insert(ledger, row, start)
+
+
 def advance(
-    ledger: Ledger, arithmetic: PageArithmetic, *, lease: Lease, held: LeaseState, row: Row, start: Node
+    ledger: Ledger, arithmetic: PageArithmetic, *, lease: Any, tokens: Any, slots: Any, swa_evicted_len: Any
 ) -> Advanced:
-    """Insert a row behind a lease and lock what a match then reaches; InvalidArgument for a dead end."""
+    """What `HybridCache.advance` does, and refuses: insert behind a lease, lock what a match then reaches."""
+    held = _held(ledger, lease)
+    row, start = row_after(
+        ledger.state,
+        arithmetic,
+        lease=held,
+        key=pack_tokens(tokens),
+        slots=as_slots(slots),
+        swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
+    )
     if row.end == row.base:
         return Advanced(lease, 0)
     page, window = ledger.state.page_size, ledger.state.window
@@ -58,11 +89,29 @@ def advance(
         moved = move_lock(insertion, held, None)
     if moved is None:
         return Advanced(lease, end - held.length)
-    pages = path_pages_after(moved.node, row.base, moved.length // page, page)
+    accepted = moved.length // page
+    if insertion.took_all(accepted):
+        pages = owned_part(row.incoming, 0, accepted - row.base)
+    else:
+        pages = path_pages_after(moved.node, row.base, accepted, page)
     if row.base:
         pages = np.concatenate((lease._pages, pages))
         pages.setflags(write=False)
-    return Advanced(Lease.of(moved, pages, arithmetic), end - moved.length)
+    return Advanced(receipt(moved, pages, arithmetic), end - moved.length)
+
+
+def _held(ledger: Ledger, lease: Any) -> LeaseState:
+    """The state of a lease that goes on being held. InvalidArgument, StaleLease."""
+    if not isinstance(lease, Lease):
+        raise InvalidArgument(f"insert_after and advance need a lease that acquire returned, not {lease!r}")
+    held = ledger.state.leases.get(lease.id)
+    if lease.request_id is not None:
+        raise InvalidArgument(f"lease {lease.id} belongs to request {lease.request_id!r}")
+    if held is None or held is not lease._state:
+        raise StaleLease(
+            f"lease {lease.id} was released before, cut by a reset, or acquired in an undone transaction"
+        )
+    return held
 
 
 def insert_row(
@@ -87,10 +136,22 @@ def insert_row(
             raise InvalidArgument(f"{name} {value} lies past the end {tokens}")
     pages = arithmetic.to_pages(slots)
     incoming = owned_part(pages, base, end)
-    peers = _peers(state, incoming, dead - base)
+    peers, run = _peers(state, incoming, dead - base)
     start = _protected_end(state, namespace, key, pages[:base]) if base else state.root_or_new(namespace)
     origin = Origin(None, state.next_epoch)
-    return Row(namespace, key, incoming, peers, base, dead, end, None, origin), start
+    row = Row(
+        namespace,
+        key=key,
+        incoming=incoming,
+        peers=peers,
+        base=base,
+        dead=dead,
+        end=end,
+        owner=None,
+        origin=origin,
+        run=run,
+    )
+    return row, start
 
 
 def row_after(
@@ -112,21 +173,38 @@ def row_after(
     if dead > end:
         raise InvalidArgument(f"swa_evicted_len {swa_evicted_len} lies past the end {lease.length + tokens}")
     pages = arithmetic.to_pages(slots)
-    peers = _peers(state, pages, dead - base)
+    peers, run = _peers(state, pages, dead - base)
     start = state.root_or_new(lease.namespace) if lease.node is None else lease.node
     origin = Origin(None, state.next_epoch)
-    return Row(lease.namespace, key, pages, peers, base, dead, end, None, origin, base), start
+    row = Row(
+        lease.namespace,
+        key=key,
+        incoming=pages,
+        peers=peers,
+        base=base,
+        dead=dead,
+        end=end,
+        owner=None,
+        origin=origin,
+        key_start=base,
+        run=run,
+    )
+    return row, start
 
 
-def _peers(state: CacheState, incoming: Pages, dead: int) -> Pages:
-    """The SWA peers of incoming pages, which must be the caller's, and have one from index `dead` on."""
-    state.pages.check_owned(incoming, CALLER, "insert")
-    peers = state.pages.peers(incoming)
+def _peers(state: CacheState, incoming: Pages, dead: int) -> tuple[Pages, bool]:
+    """The SWA peers of incoming pages, which must be the caller's, and have one from index `dead` on.
+
+    And whether the pages are found to be a run.
+    """
+    at = state.pages.check_owned(incoming, CALLER, "insert")
+    peers = state.pages.peers_at(at)
     living = peers if dead <= 0 else peers[dead:]
-    if not living.all():
+    if len(living) and not lowest(living):
         page = int(incoming[len(incoming) - len(living) :][living == 0][0])
         raise MissingSwa(f"page {page} at or past swa_evicted_len has no SWA peer")
-    return peers
+    peers.setflags(write=False)
+    return peers, type(at) is slice
 
 
 def _protected_end(state: CacheState, namespace: str, key: bytes, protected: Pages) -> Node:

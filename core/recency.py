@@ -127,10 +127,10 @@ class Recency:
                 continue
             stamp = node.stamp
             if not node.children and not node.full_lock and node.full_queued != stamp:
-                push(self._full, (stamp, node.start, int(node.full[0]), node))
+                push(self._full, (stamp, node.start, node.full.item(0), node))
                 node.full_queued = stamp
             if node.swa is not None and not node.swa_lock and node.swa_queued != stamp:
-                push(self._swa, (stamp, node.start, int(node.full[0]), node))
+                push(self._swa, (stamp, node.start, node.full.item(0), node))
                 node.swa_inside = False
                 node.swa_queued = stamp
         offered, self._offered = self._offered, []

@@ -27,7 +27,7 @@ from kvledger.core.inputs import (
     pack_tokens,
     unpack_tokens,
 )
-from kvledger.core.locking import match_and_lock, release, release_swa, reusable_bytes
+from kvledger.core.locking import match_and_lock, receipt, release, release_swa, reusable_bytes
 from kvledger.core.matching import Walk, publish_length
 from kvledger.core.results import Committed, Lease
 from kvledger.core.state import LeaseState, RequestState
@@ -122,7 +122,7 @@ class Request:
         if lease is None:
             return None
         pages = state.row_slice(0, lease.length // self._arithmetic.page_size)
-        return Lease.of(lease, pages, self._arithmetic)
+        return receipt(lease, pages, self._arithmetic)
 
     @property
     def slots(self) -> Slots:

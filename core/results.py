@@ -24,6 +24,13 @@ def value(cls: type) -> type:
     return made  # type: ignore[no-any-return]
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def compared_value(cls: type) -> type:
+    """The same for a record that equals another of the same fields."""
+    made: Any = dataclass(slots=True, unsafe_hash=True)(cls)
+    return made  # type: ignore[no-any-return]
+
+
 @value
 class Match:
     """The longest usable prefix of some tokens.
@@ -81,22 +88,6 @@ class Lease:
     _arithmetic: PageArithmetic = field(repr=False)
     _state: LeaseState = field(repr=False)
 
-    @classmethod
-    def of(cls, state: LeaseState, pages: Pages, arithmetic: PageArithmetic) -> "Lease":
-        """The receipt of a lock that holds now; `pages` are the Full pages under it."""
-        node_id = None if state.node is None else state.node.id
-        return cls(
-            state.id,
-            state.length,
-            node_id,
-            state.swa_from,
-            state.generation,
-            state.request_id,
-            pages,
-            arithmetic,
-            state,
-        )
-
     @property
     def slots(self) -> Slots:
         """Full slots under the lock: int64[length]. O(length)."""
@@ -108,7 +99,7 @@ class Lease:
         return (int(self._pages[-1]) + 1) * self._arithmetic.page_size - 1
 
 
-@dataclass(frozen=True, slots=True)
+@compared_value
 class Inserted:
     """`prefix_len`: how far Full reached before. Adopted ranges are maximal; the rest was freed."""
 
@@ -126,7 +117,7 @@ class Advanced:
     refused: int
 
 
-@dataclass(frozen=True, slots=True)
+@compared_value
 class Evicted:
     """Tokens freed per pool."""
 
@@ -134,7 +125,7 @@ class Evicted:
     swa_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@compared_value
 class Committed:
     """`length` tokens are published and locked; slots changed in `row_changed`; `refused` tokens were not."""
 

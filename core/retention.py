@@ -119,7 +119,7 @@ class Retention(Recency):
     def _enter_swa(self, node: Node) -> None:
         order = _order(node)
         if node.swa is not None and not node.swa_lock and node.swa_queued != order:
-            heapq.heappush(self._swa, (order, node.start, int(node.full[0]), node))
+            heapq.heappush(self._swa, (order, node.start, node.full.item(0), node))
             node.swa_inside = False
             node.swa_queued = order
 
@@ -131,7 +131,7 @@ class Retention(Recency):
                 continue
             order = _order(node)
             if not node.children and not node.full_lock and node.full_queued != order:
-                heapq.heappush(self._full, (order, node.start, int(node.full[0]), node))
+                heapq.heappush(self._full, (order, node.start, node.full.item(0), node))
                 node.full_queued = order
             if len(node.children) != 1 or node.ends_row:
                 self.reconsider(node)

@@ -7,7 +7,7 @@ rows, so there is no mutation without an event.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -143,6 +143,7 @@ class CacheState:
         self.page_size = config.page_size
         self.page_bytes = config.page_size * TOKEN_BYTES
         self.window = config.sliding_window
+        self.window_pages = config.window_pages
         self.window_tokens = config.window_pages * config.page_size
         self.pages = PageTable(config.full_pages, config.swa_pages, allocator, vet=vet)
         self.roots: dict[str, Node] = {}
@@ -211,8 +212,8 @@ class CacheState:
         return root
 
 
-CHANGES: dict[type, Callable[[CacheState, Any], Token]] = {}
-REVERSES: dict[type, Callable[[CacheState, Any, Token], None]] = {}
+CHANGES: Final[dict[type, Callable[[CacheState, Any], Token]]] = {}
+REVERSES: Final[dict[type, Callable[[CacheState, Any, Token], None]]] = {}
 
 
 def change(

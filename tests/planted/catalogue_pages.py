@@ -19,20 +19,20 @@ TWICE = (Course(tales.named_twice, quiet=True),)
 
 def keep_stale_mappings(p: Planting) -> None:
     """Frees on the SWA side leave the mapping as it was."""
-    p.edit(PageTable.free_swa_pages, ("self.mapping[full] = 0", "pass"))
+    p.edit(PageTable.free_swa_pages, ("self.mapping[at] = 0", "pass"))
 
 
 def bring_mappings_along(p: Planting) -> None:
     """Neither a free nor an allocation clears an entry."""
     keep_stale_mappings(p)
-    p.edit(PageTable.hold, ("self.mapping[full] = swa", "self.mapping[full[swa != 0]] = swa[swa != 0]"))
+    p.edit(PageTable.hold, ("self.mapping[at] = swa", "self.mapping[full[swa != 0]] = swa[swa != 0]"))
 
 
 def resolve_at_the_end(p: Planting) -> None:
     """What a free names on the SWA side is looked up when the transaction ends."""
     p.edit(
         PageTable.free_swa_pages,
-        ("self.mapping[full] = 0", "self.mapping[full] = 0 if reusable else swa"),
+        ("self.mapping[at] = 0", "self.mapping[at] = 0 if reusable else swa"),
         ("self.deferred_swa.append(swa)", "self.deferred_swa.append(full)"),
     )
     p.edit(

@@ -1,7 +1,8 @@
 """The database under a simulation's journal: a file of its own, made from a migrated template, that can fail.
 
-Faults are SQLAlchemy's own events of engines that write to this file: as a transaction begins, as it commits,
-and after it committed, when only the answer is lost. Everything else is the real store.
+Faults happen as a transaction of an engine that writes to this file begins, as it commits, and after it
+committed, when only the answer is lost: by SQLAlchemy's own events, and around the transactions in which
+rows are inserted, of which SQLAlchemy does not hear. Everything else is the real store.
 """
 
 import shutil
@@ -18,6 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from kvledger.journal import Journal
+from kvledger.journal.sqlite import SqliteBackend
 
 WAYS = ("begin", "begin", "commit", "commit", "answer", "never")
 """How a store fails: nothing reaches it; it takes nothing for good; it takes all and the answer is lost; it
@@ -82,6 +84,25 @@ class Store:
             raise OperationalError("COMMIT", None, sqlite3.OperationalError("the answer was lost"))
 
 
+@contextmanager
+def _failing_inserts(store: Store) -> Iterator[None]:
+    """Inside the block, transactions in which rows are inserted fail as `store` says."""
+    inserting = SqliteBackend.inserting
+
+    @contextmanager
+    def failing(backend: SqliteBackend, connection: sa.Connection) -> Iterator[None]:
+        store.begin(connection)
+        with inserting(backend, connection):
+            yield
+            store.commit(connection)
+
+    SqliteBackend.inserting = failing  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        SqliteBackend.inserting = inserting  # type: ignore[method-assign]
+
+
 class Stores:
     """A folder of stores, one for each seed; the migrations are run once."""
 
@@ -99,7 +120,8 @@ class Stores:
         event.listen(sa.Engine, "begin", store.begin)
         event.listen(sa.Engine, "commit", store.commit)
         try:
-            yield store
+            with _failing_inserts(store):
+                yield store
         finally:
             event.remove(sa.Engine, "begin", store.begin)
             event.remove(sa.Engine, "commit", store.commit)
