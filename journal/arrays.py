@@ -22,7 +22,7 @@ from kvledger.core.events import Pages
 MAX_ELEMENTS = 2**26
 """Longest array that is written or read: a damaged run must not be able to ask for all memory."""
 
-FIRST_PAGE, LAST_PAGE = -(2**31), 2**31 - 1
+LAST_PAGE = 2**31 - 1
 """Values are int32."""
 
 VALUE_BYTES = 4
@@ -45,11 +45,14 @@ FEW_VALUES = 8
 NO_RUN = 2
 """So few values take no more bytes than one run of them does."""
 
-NARROWED = [struct.Struct(f"<{count}i").pack for count in range(NO_RUN + 1)]
-NARROWED_RUN = struct.Struct("<ii").pack
-NARROWED_RUNS = [struct.Struct(f"<{2 * runs}i").pack for runs in range(64)]
-NARROW = [struct.Struct(f"<{count}i").unpack_from for count in range(FEW_VALUES + 1)]
-WIDE = [struct.Struct(f"={count}q").pack for count in range(FEW_VALUES + 1)]
+MOST_RUNS = 63
+"""An array of more runs is packed with the whole batch: one by one they take longer than that pass."""
+
+PACK_VALUES = [struct.Struct(f"<{count}i").pack for count in range(NO_RUN + 1)]
+PACK_RUN = struct.Struct("<ii").pack
+PACK_RUNS = [struct.Struct(f"<{2 * runs}i").pack for runs in range(MOST_RUNS + 1)]
+UNPACK_VALUES = [struct.Struct(f"<{count}i").unpack_from for count in range(FEW_VALUES + 1)]
+WIDEN_VALUES = [struct.Struct(f"={count}q").pack for count in range(FEW_VALUES + 1)]
 
 COUNTED_PAGES = 2**17
 """Pages below this are cut out of one array that counts: a megabyte, and most pools are smaller."""
@@ -116,33 +119,33 @@ def _pack_alone(array: Pages) -> PackedArray | None:
     count = len(array)
     if count <= NO_RUN:
         values = array.tolist()
-        return (count, 0, NARROWED[count](*values)) if all(0 <= v <= LAST_PAGE for v in values) else None
+        return (count, 0, PACK_VALUES[count](*values)) if all(0 <= v <= LAST_PAGE for v in values) else None
     first, last = array.item(0), array.item(-1)
     if (
         last - first == count - 1
         and 0 <= first <= last < COUNTED_PAGES
         and array.tobytes() == COUNTED[first : last + 1].tobytes()
     ):
-        return (count, 1, NARROWED_RUN(first, count)) if count <= MAX_ELEMENTS else None
+        return count, 1, PACK_RUN(first, count)
     if count > MAX_ELEMENTS:
         return None
-    lasts = (array[1:] - array[:-1] != 1).nonzero()[0].tolist()
-    runs = len(lasts) + 1
+    ends = ((array[1:] - array[:-1] != 1).nonzero()[0] + 1).tolist()
+    runs = len(ends) + 1
     if runs * RUN_BYTES >= count * VALUE_BYTES:
         narrow = array.astype(STORED)
         exact = narrow.astype(PAGES).tobytes() == array.tobytes()
         return (count, 0, narrow.tobytes()) if exact else None
-    if runs >= len(NARROWED_RUNS):
+    if runs > MOST_RUNS:
         return None
     begin, value_at = 0, array.item
     pairs: list[int] = []
-    for last in (*lasts, count - 1):
-        start, begins = value_at(begin), begin
-        begin = last + 1
-        pairs += (start, begin - begins)
-        if not FIRST_PAGE <= start <= LAST_PAGE - last + begins:
+    for end in (*ends, count):
+        start, length = value_at(begin), end - begin
+        begin = end
+        pairs += (start, length)
+        if not 0 <= start <= LAST_PAGE - length + 1:
             return None
-    return count, runs, NARROWED_RUNS[runs](*pairs)
+    return count, runs, PACK_RUNS[runs](*pairs)
 
 
 def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:
@@ -218,7 +221,7 @@ def quick_array(elements: int, runs: int, data: bytes, offset: int) -> tuple[Pag
         if not elements:
             return COUNTED[:0], end
         if elements <= FEW_VALUES:
-            return np.frombuffer(WIDE[elements](*NARROW[elements](data, offset)), PAGES), end
+            return np.frombuffer(WIDEN_VALUES[elements](*UNPACK_VALUES[elements](data, offset)), PAGES), end
         values = np.frombuffer(data, STORED, elements, offset).astype(PAGES)
         values.setflags(write=False)
         return values, end

@@ -88,7 +88,7 @@ class Backend(Protocol):
 
     def inserting(self, connection: sa.Connection) -> AbstractContextManager[Any]:
         """A transaction in which rows are inserted by what `row_inserter` made, and nothing else is done with
-        `connection`; undone where the block raises."""
+        `connection`; undone where the block raises. Raises SQLAlchemy's DBAPIError."""
 
     def row_inserter(self, dialect: sa.Dialect, table: sa.Table, columns: Sequence[str]) -> InsertRows:
         """The fastest way to insert many rows into `columns` of `table`."""

@@ -1,7 +1,7 @@
 """The recorder's own fold: it follows what the writer stores and puts full states beside it, as checkpoints.
 
 It lives in the writer's thread and never in the scheduler's. Folding costs about as much as storing does, so
-it is put off: transactions wait here, at most `PENDING_EVENTS` of them, and are folded when the writer has
+it is put off: transactions of at most `PENDING_EVENTS` events wait here, and are folded when the writer has
 nothing else to do and enough of them wait. A checkpoint falls due at the first batch end at or after `every`
 events and is written when the fold gets there; its row says at which transaction it stands, not when it was
 written.
@@ -164,12 +164,8 @@ class Keeper:
     @property
     def worth_working(self) -> bool:
         """Whether there is enough of it to begin: the few events of a step cost less together with others."""
-        return (
-            self._pending_events >= WORTH_EVENTS
-            or self._waiting_due > 0
-            or self._due is not None
-            or self._crowded()
-        )
+        due = self._waiting_due > 0 or self._due is not None
+        return due or self._pending_events >= WORTH_EVENTS or self.must_work
 
     @property
     def must_work(self) -> bool:

@@ -279,6 +279,7 @@ class RowWriter:
     def _commit(self, linked: LinkedRows, config: str | None) -> None:
         with database_errors("the journal cannot be written"):
             connection = self._open()
+            # The first batch also writes the config, which is for SQLAlchemy to do.
             with self._inserting(connection) if config is None else connection.begin():
                 self._insert_transactions(connection, linked.transactions)
                 self._insert_events(connection, linked.events)

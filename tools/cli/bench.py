@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from kvledger.tools.cli.bench_device import bench_device_command
 from kvledger.tools.cli.bench_hits import bench_hits_command
@@ -12,7 +11,16 @@ from kvledger.tools.cli.bench_replay import bench_replay_command
 from kvledger.tools.cli.bench_size import bench_memory_command, bench_scale_command
 from kvledger.tools.cli.bench_trace import bench_trace_command
 from kvledger.tools.cli.extras import needs_api
-from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.output import (
+    OK,
+    JsonOption,
+    SeedOption,
+    TraceOption,
+    figures_table,
+    page,
+    print_json,
+    progress_bar,
+)
 from kvledger.tools.cli.run import ModelChoice
 
 if TYPE_CHECKING:
@@ -29,9 +37,6 @@ bench_app.command("device")(bench_device_command)
 bench_app.command("trace")(bench_trace_command)
 bench_app.command("scale")(bench_scale_command)
 bench_app.command("memory")(bench_memory_command)
-
-SeedOption = typer.Option("--seed", min=0, help="Names the built-in workload.")
-TraceOption = typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")
 
 
 @bench_app.command("ops")
@@ -156,19 +161,11 @@ def bench_inspect_command(
     return OK
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), caption_justify="left")
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right")
-    return table
-
-
 def _print_ops(report: "OpsReport") -> None:
     console = page()
     console.print(str(report.environment))
     console.print(f"window {report.window}, seed {report.seed}, {report.repeats} measurements per figure")
-    table = _table("operation", "page", "tokens", "journal", "median µs", "p99 µs")
+    table = figures_table("operation", "page", "tokens", "journal", "median µs", "p99 µs")
     for figure in report.figures:
         table.add_row(
             figure.operation,
@@ -192,7 +189,7 @@ def _print_journal(report: "JournalReport") -> None:
         f"bytes per event: {report.payload_bytes_per_event} stored, {report.file_bytes_per_event} on disk; "
         f"an append: {report.append_median_us} µs, p99 {report.append_p99_us} µs"
     )
-    table = _table(
+    table = figures_table(
         "one core", "events/s", "pages/s", "median µs", "p99 µs", "wall events/s", "median µs", "p99 µs"
     )
     for figure in report.figures:
@@ -216,7 +213,7 @@ def _print_provenance(report: "ProvenanceReport") -> None:
         f"{report.model}, built-in, seed {report.seed}: {report.requests:,} requests, pages of "
         f"{report.page_size}, window {report.window}, {report.recoveries_locked:,} recoveries under lock"
     )
-    table = _table("dtype, read", "requests", "differing", "positions", "largest", "mean", "NaN")
+    table = figures_table("dtype, read", "requests", "differing", "positions", "largest", "mean", "NaN")
     for figure in report.figures:
         table.add_row(
             f"{figure.dtype}, {figure.read}",
@@ -238,7 +235,7 @@ def _print_fingerprints(report: "FingerprintReport") -> None:
         f"{len(layout.full_layers)} Full and {len(layout.swa_layers)} SWA layers, {layout.kv_heads} heads of "
         f"{layout.head_dim}, {layout.dtype} on {report.device}; {report.repeats} measurements per figure"
     )
-    table = _table(
+    table = figures_table(
         "acquire + release",
         "tokens",
         "pages",
@@ -273,7 +270,7 @@ def _print_inspect(report: "InspectReport") -> None:
             f"tree at {past.questions:,} past seqs of {past.events:,} events, {past.nodes:,} nodes at last, "
             f"followed in {past.warm_seconds} s, {past.snapshots} snapshots"
         )
-        table = _table("an answer", "median ms", "p99 ms", "worst ms")
+        table = figures_table("an answer", "median ms", "p99 ms", "worst ms")
         table.add_row("wall", f"{past.median_ms:,.1f}", f"{past.p99_ms:,.1f}", f"{past.worst_ms:,.1f}")
         table.add_row("CPU", f"{past.cpu_median_ms:,.1f}", f"{past.cpu_p99_ms:,.1f}", "")
         console.print(table)
@@ -284,7 +281,7 @@ def _print_inspect(report: "InspectReport") -> None:
         f"{report.repeats} rounds, durability {report.durability}, {report.rate:g} questions a second, "
         f"share {report.share}"
     )
-    table = _table("inspector", "wall s", "wall ratio", "CPU s", "CPU ratio")
+    table = figures_table("inspector", "wall s", "wall ratio", "CPU s", "CPU ratio")
     for figure in report.looks:
         table.add_row(
             figure.way,

@@ -3,10 +3,16 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.output import (
+    OK,
+    JsonOption,
+    figures_table,
+    page,
+    print_json,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
     from kvledger.tools.bench.device import DeviceReport
@@ -59,10 +65,9 @@ def _print(report: "DeviceReport") -> None:
         f"{report.updates_per_changing_commit:g}, for each of {report.other_commits:,} that did not: "
         f"{report.updates_per_other_commit:g}; steps with another number: {report.deviations:,}"
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("step")
-    for heading in ("calls", "commits", "that change", "updates", "copies", "median µs", "p99 µs"):
-        table.add_column(heading, justify="right")
+    table = figures_table(
+        "step", "calls", "commits", "that change", "updates", "copies", "median µs", "p99 µs"
+    )
     for figure in report.steps:
         counts = (figure.calls, figure.commits, figure.changing, figure.updates, figure.copies)
         table.add_row(

@@ -4,18 +4,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.output import (
+    OK,
+    JsonOption,
+    SeedOption,
+    TraceOption,
+    figures_table,
+    page,
+    print_json,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
     from kvledger.tools.bench.hits import HitsReport
 
 
 def bench_hits_command(
-    trace: Annotated[
-        Path | None, typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")
-    ] = None,
+    trace: Annotated[Path | None, TraceOption] = None,
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 400,
     page_size: Annotated[
         int | None, typer.Option("--page-size", min=1, help="Tokens. Default: by the workload, as all sizes.")
@@ -27,7 +33,7 @@ def bench_hits_command(
         int, typer.Option("--max-prompt", min=1, help="Longer prompts are cut to so many tokens.")
     ] = 32_768,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Most that run at once.")] = 4,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Names the built-in workload.")] = 0,
+    seed: Annotated[int, SeedOption] = 0,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Hit ratio of every order of eviction, against no limits, an oracle, and orders that are simulated."""
@@ -70,15 +76,18 @@ def _print_hits(report: "HitsReport") -> None:
     console.print(
         f"without limits {report.unlimited_ratio:.2%}, an oracle in this Full pool {report.oracle_ratio:.2%}"
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("publishing")
-    table.add_column("eviction")
-    for heading in ("hits", "of oracle", "of unlimited", "lost to SWA", "refused", "CPU µs/request"):
-        table.add_column(heading, justify="right")
+    table = figures_table(
+        "publishing, eviction",
+        "hits",
+        "of oracle",
+        "of unlimited",
+        "lost to SWA",
+        "refused",
+        "CPU µs/request",
+    )
     for figure in report.figures:
         table.add_row(
-            figure.publishing,
-            figure.eviction,
+            f"{figure.publishing}, {figure.eviction}",
             f"{figure.hit_ratio:.2%}",
             f"{figure.share_of_oracle:.1%}",
             f"{figure.share_of_unlimited:.1%}",
@@ -91,10 +100,7 @@ def _print_hits(report: "HitsReport") -> None:
         "simulated only, without tree or windows, in a pool short of Full pages alone; one pool of units is "
         f'remembered, {HISTORY_POOLS} where it says "long"'
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("simulated order")
-    for heading in ("hits", "of oracle", "of unlimited"):
-        table.add_column(heading, justify="right")
+    table = figures_table("simulated order", "hits", "of oracle", "of unlimited")
     for order in report.simulated:
         table.add_row(
             order.order,

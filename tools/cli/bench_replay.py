@@ -4,10 +4,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.output import (
+    OK,
+    JsonOption,
+    SeedOption,
+    TraceOption,
+    figures_table,
+    page,
+    print_json,
+    progress_bar,
+)
 from kvledger.tools.cli.stored import JournalOption
 
 if TYPE_CHECKING:
@@ -16,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def bench_replay_command(
-    trace: Annotated[
-        Path | None, typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")
-    ] = None,
+    trace: Annotated[Path | None, TraceOption] = None,
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 800,
     page_size: Annotated[
         list[int] | None,
@@ -29,7 +35,7 @@ def bench_replay_command(
     ] = None,
     journal: JournalOption = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds through each journal.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Names the built-in workload.")] = 0,
+    seed: Annotated[int, SeedOption] = 0,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Events and pages per second of reading, decoding, folding, auditing and verifying (thread CPU time)."""
@@ -71,10 +77,7 @@ def _print(report: "ReplayReport") -> None:
             f"{report.source}, pages of {journal.page_size}: {journal.transactions:,} transactions, "
             f"{journal.events:,} events over {journal.pages:,} pages, {report.repeats} times"
         )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("one core")
-    for heading in ("page", "events/s", "pages/s", "median µs", "p99 µs", "of replay"):
-        table.add_column(heading, justify="right")
+    table = figures_table("one core", "page", "events/s", "pages/s", "median µs", "p99 µs", "of replay")
     for figure in report.figures:
         table.add_row(
             figure.work,

@@ -4,21 +4,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from kvledger.tools.cli.output import OK, JsonOption, page, print_json, progress_bar
+from kvledger.tools.cli.output import (
+    OK,
+    JsonOption,
+    SeedOption,
+    TraceOption,
+    figures_table,
+    page,
+    print_json,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
     from kvledger.tools.bench.trace import TraceReport
 
 
 def bench_trace_command(
-    trace: Annotated[
-        Path | None, typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")
-    ] = None,
+    trace: Annotated[Path | None, TraceOption] = None,
     requests: Annotated[int, typer.Option("--requests", min=1, help="How many requests.")] = 1_000,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds of runs, off and on.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Names the built-in workload.")] = 0,
+    seed: Annotated[int, SeedOption] = 0,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """CPU time of the scheduler's thread and of the process, journaling on over off, in turns (ratios)."""
@@ -42,41 +48,29 @@ def _print_trace(report: "TraceReport") -> None:
         f"{report.workload}: {report.requests:,} requests, {report.calls:,} cache calls, "
         f"{report.events:,} events, {report.repeats} rounds"
     )
-    _table(
-        ("journaling", "CPU s", "median µs/call", "p99 µs/call", "CPU ratio", "wall s", "wall ratio"),
-        [
-            (
-                figure.journaling,
-                f"{figure.cpu_seconds:.3f}",
-                f"{figure.cpu_median_us:.1f}",
-                f"{figure.cpu_p99_us:.1f}",
-                f"{figure.cpu_ratio:.3f}",
-                f"{figure.wall_seconds:.3f}",
-                f"{figure.wall_ratio:.3f}",
-            )
-            for figure in report.figures
-        ],
+    calls = figures_table(
+        "journaling", "CPU s", "median µs/call", "p99 µs/call", "CPU ratio", "wall s", "wall ratio"
     )
-    _table(
-        ("journaling", "flush CPU s", "thread µs/request", "ratio", "process µs/request", "ratio"),
-        [
-            (
-                figure.journaling,
-                f"{figure.flush_cpu_seconds:.3f}",
-                f"{figure.thread_us_per_request:,.0f}",
-                f"{figure.thread_ratio:.3f}",
-                f"{figure.process_us_per_request:,.0f}",
-                f"{figure.process_ratio:.3f}",
-            )
-            for figure in report.figures
-        ],
+    each = figures_table(
+        "journaling", "flush CPU s", "thread µs/request", "ratio", "process µs/request", "ratio"
     )
-
-
-def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
-    page().print(table)
+    for figure in report.figures:
+        calls.add_row(
+            figure.journaling,
+            f"{figure.cpu_seconds:.3f}",
+            f"{figure.cpu_median_us:.1f}",
+            f"{figure.cpu_p99_us:.1f}",
+            f"{figure.cpu_ratio:.3f}",
+            f"{figure.wall_seconds:.3f}",
+            f"{figure.wall_ratio:.3f}",
+        )
+        each.add_row(
+            figure.journaling,
+            f"{figure.flush_cpu_seconds:.3f}",
+            f"{figure.thread_us_per_request:,.0f}",
+            f"{figure.thread_ratio:.3f}",
+            f"{figure.process_us_per_request:,.0f}",
+            f"{figure.process_ratio:.3f}",
+        )
+    console.print(calls)
+    console.print(each)

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Table
 
 from kvledger.core.errors import InvalidArgument
 from kvledger.tools.progress import Progress
@@ -27,6 +28,8 @@ FILE_COLUMNS = 110
 SMALL_FILE_BYTES = 65_536
 """Keys and anchors are far smaller; a wrong path may lead to something that fits no memory."""
 
+SeedOption = typer.Option("--seed", min=0, help="Names the built-in workload.")
+TraceOption = typer.Option("--trace", help="A Mooncake trace. Default: the built-in workload.")
 JsonOption = typer.Option("--json", help="Print one JSON object and nothing else.")
 
 
@@ -55,6 +58,15 @@ def read_small_file(path: Path, *, what: str) -> bytes:
     if len(data) > SMALL_FILE_BYTES:
         raise InvalidArgument(f"{path} has more than {SMALL_FILE_BYTES} bytes: that is no {what}")
     return data
+
+
+def figures_table(first: str, *others: str) -> Table:
+    """A table whose first column names what the others have figures of."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), caption_justify="left")
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def page() -> Console:
