@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
 from kvledger.core.errors import JournalError, StoreUnavailable
@@ -54,6 +55,9 @@ HOPELESS_EVENTS = 8 * PENDING_EVENTS
 
 WORTH_EVENTS = 512
 """Events that wait to be folded before the writer begins with them by itself."""
+
+WORTH_PAGES = 65_536
+"""The same for pages that those events name: some megabytes of arrays, which nobody else holds any more."""
 
 SLICE_EVENTS = 128
 """Events folded in one go while idle: a millisecond or two, after which the writer looks at its queue."""
@@ -114,6 +118,7 @@ class Keeper:
         self._fold = Fold()
         self._pending: deque[TransactionRecord | _Stand] = deque()
         self._pending_events = 0
+        self._pending_pages = 0
         self._since = 0
         self._due: ChainHead | None = None
         self._waiting_due = 0
@@ -165,7 +170,8 @@ class Keeper:
     def worth_working(self) -> bool:
         """Whether there is enough of it to begin: the few events of a step cost less together with others."""
         due = self._waiting_due > 0 or self._due is not None
-        return due or self._pending_events >= WORTH_EVENTS or self.must_work
+        many = self._pending_events >= WORTH_EVENTS or self._pending_pages >= WORTH_PAGES
+        return due or many or self.must_work
 
     @property
     def must_work(self) -> bool:
@@ -215,6 +221,7 @@ class Keeper:
         events = sum(len(item.record.events) for item in batch)
         self._pending.extend(item.record for item in batch)
         self._pending_events += events
+        self._pending_pages += sum(_pages(item.record) for item in batch)
         if self._pending_events > HOPELESS_EVENTS:
             self._give_up(
                 JournalError(f"a checkpoint could not be written for {self._pending_events} events")
@@ -235,6 +242,7 @@ class Keeper:
             count = len(item.events)
             folded += count
             self._pending_events -= count
+            self._pending_pages -= _pages(item)
             try:
                 if not _is_gap(item):
                     self._fold.apply_record(item)
@@ -319,11 +327,18 @@ class Keeper:
         self.problem = error
         self._pending.clear()
         self._pending_events = 0
+        self._pending_pages = 0
         self._waiting_due = 0
         self._urgent = 0
         self._due = None
         if self._growth is not None:
             self._growth.failed(JournalError(f"no room can be made in the journal any more: {error}"))
+
+
+def _pages(record: TransactionRecord) -> int:
+    """Full pages that the events of a transaction name; rows of requests and recoveries count for none."""
+    named = (getattr(event, "full_pages", None) for event in record.events)
+    return sum(pages.size for pages in named if isinstance(pages, np.ndarray))
 
 
 def _is_gap(record: TransactionRecord) -> bool:

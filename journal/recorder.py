@@ -162,12 +162,19 @@ class Recorder:
         count = len(transaction.events)
         if os.getpid() != self._pid:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
-        if self._drain is None:
-            with self._queue.lock:
-                self._accept(transaction, count, duration_us)
-        else:
-            with self._drain, self._queue.lock:
-                self._accept(transaction, count, duration_us)
+        try:
+            if self._drain is None:
+                with self._queue.lock:
+                    self._accept(transaction, count, duration_us)
+            else:
+                with self._drain, self._queue.lock:
+                    self._accept(transaction, count, duration_us)
+        except JournalError:
+            raise
+        except BaseException:
+            with self._undisturbed, self._queue.lock:
+                self._queue.withdraw(transaction, count=count)
+            raise
 
     def _accept(self, transaction: TransactionRecord, count: int, duration_us: int | None) -> None:
         """The rest of `append`, with the lock held."""
@@ -179,7 +186,7 @@ class Recorder:
             raise JournalError("this recorder already records a cache: start another with Journal.record")
         queue.put(transaction, count=count, duration_us=duration_us)
         if self.durability == "commit":
-            queue.wait_or_withdraw(count)
+            queue.wait_for_all()
 
     def flush(self) -> None:
         """Wait until everything that `append` has taken is on disk, or the recorder is degraded.

@@ -53,6 +53,7 @@ class SubmissionQueue:
         self._progress = threading.Condition(self.lock)
         self._gates: list[threading.Lock] = []
         self._waiting: deque[Submission] = deque()
+        self._newest: TransactionRecord | None = None
         self._wanted = 0
         self._writer_sleeps = False
         self._store_is_away = False
@@ -82,10 +83,13 @@ class SubmissionQueue:
             self._work.notify()
             self._wait_for_room()
             self.refuse_if_over()
-        self._waiting.append(Submission(transaction, time.time_ns() // 1000, duration_us))
+        item = Submission(transaction, time.time_ns() // 1000, duration_us)
+        # Nothing is called between these lines: an interrupt finds all of it done, or nothing.
+        self._newest = transaction
         self.events += count
         self.accepted += 1
         self.last_seq += count
+        self._waiting.append(item)
         if self._writer_sleeps and self.events >= self._worth_waking:
             self._work.notify()
 
@@ -113,34 +117,34 @@ class SubmissionQueue:
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)
-        self.lock.release()
         try:
+            self.lock.release()
             gate.acquire()
         finally:
             self.lock.acquire()
             if gate in self._gates:
                 self._gates.remove(gate)
 
-    def wait_or_withdraw(self, count: int) -> None:
-        """As `wait_for_all`, behind a `put` of `count` events, which an interrupted wait withdraws."""
-        try:
-            self.wait_for_all()
-        except JournalError:
-            raise
-        except BaseException:
-            # An interrupt reaches the cache as a refusal and it undoes the transaction, which therefore
-            # must not be stored. If the writer has it already, journal and cache have parted for good.
-            if self._waiting:
-                self._waiting.pop()
-                self.events -= count
-                self.accepted -= 1
-                self.last_seq -= count
-            else:
-                self.failure = JournalError("an append was interrupted while it was being stored")
-            self._wanted = min(self._wanted, self.accepted)
-            self._progress.notify_all()
-            self._open_gates()
-            raise
+    def withdraw(self, transaction: TransactionRecord, *, count: int) -> None:
+        """Take back a transaction of `count` events whose `append` was interrupted, if it was put here.
+
+        An interrupt reaches the cache as a refusal and it undoes the transaction, which therefore must not be
+        stored. If the writer has it already, journal and cache have parted for good, and the recording ends.
+        The lock is held.
+        """
+        if self._newest is not transaction:
+            return
+        if self._waiting:
+            self._waiting.pop()
+            self._newest = None
+            self.events -= count
+            self.accepted -= 1
+            self.last_seq -= count
+        elif self.failure is None:
+            self.failure = JournalError("an append was interrupted while it was being stored")
+        self._wanted = min(self._wanted, self.accepted)
+        self._progress.notify_all()
+        self._open_gates()
 
     def close(self) -> None:
         """Take nothing more, and let the writer store what waits. The lock is held."""

@@ -261,3 +261,28 @@ def test_while_the_store_is_away_the_fold_goes_on_and_a_state_that_was_due_is_gi
         pass
     assert (keeper.problem, keeper.counters.checkpoints, keeper.has_work) == (None, 0, False)
     assert keeper.counters.events == sum(len(one.events) for one in small_run(5))
+
+
+def test_the_keeper_begins_by_itself_with_many_events_or_large_ones_or_a_state_that_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = list(small_run(5))
+    events = sum(len(one.events) for one in records)
+
+    def given(*, every: int = 0) -> Keeper:
+        keeper = keeper_of_nothing(every=every)
+        for number, one in enumerate(records, start=1):
+            keeper.stored([Submission(one, 0)], number=number, seq=number, link=b"")
+        assert keeper.has_work
+        return keeper
+
+    assert not given().worth_working
+    assert given(every=1).worth_working
+    for name, enough in (("WORTH_EVENTS", events), ("WORTH_PAGES", 1)):
+        monkeypatch.setattr(f"kvledger.journal.keeper.{name}", enough)
+        keeper = given()
+        assert keeper.worth_working
+        while keeper.work():
+            pass
+        assert not keeper.worth_working
+        monkeypatch.undo()

@@ -305,6 +305,39 @@ def test_an_interrupted_append_that_is_being_stored_ends_the_recording(
         made.close()
 
 
+@pytest.mark.parametrize("seen", [False, True], ids=["waiting", "with the writer"])
+@pytest.mark.parametrize("durability", ["background", "step"])
+def test_an_append_that_is_interrupted_once_it_was_taken_is_not_stored_or_ends_the_recording(
+    durability: str, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, made = gated(durability=durability)
+    queue, put = made._queue, made._queue.put
+
+    def interrupted(*args: Any, **named: Any) -> None:
+        put(*args, **named)
+        while seen and not writer.given.is_set():
+            queue._wanted = queue.accepted
+            queue._work.notify()
+            queue._progress.wait(0.001)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.append(one("a"))
+    writer.gate.set()
+    if seen:
+        with pytest.raises(JournalError, match="interrupted"):
+            made.append(one("b"))
+        with pytest.raises(JournalError, match="interrupted"):
+            made.close()
+    else:
+        assert (made.last_seq, made.queued_events) == (0, 0)
+        made.append(one("b"))
+        made.close()
+        assert writer.stored == ["b"]
+
+
 def test_transactions_are_stored_in_batches_and_none_is_divided(
     journal: Journal, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

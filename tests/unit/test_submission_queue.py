@@ -9,10 +9,11 @@ from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.submission_queue import SubmissionQueue
 
 
-def put(queue: SubmissionQueue, events: int = 1) -> None:
+def put(queue: SubmissionQueue, events: int = 1) -> TransactionRecord:
     record = TransactionRecord("a", None, [], bytearray(events))
     with queue.lock:
         queue.put(record, count=events, duration_us=None)
+    return record
 
 
 def wakings(queue: SubmissionQueue, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -88,21 +89,15 @@ def test_whoever_waits_for_the_disk_is_let_go_when_it_is_settled_or_over(end: st
     assert passed == ["JournalError" if end == "failed" else "passed"]
 
 
-def test_whoever_waits_for_an_append_that_is_withdrawn_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_waits_for_an_append_that_is_withdrawn_is_let_go() -> None:
     queue = SubmissionQueue(100)
     waits = threading.Event()
     waiter = threading.Thread(target=lambda: held(queue, waits))
-    put(queue)
+    transaction = put(queue)
     waiter.start()
     waits.wait()
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with queue.lock, monkeypatch.context() as patch:
-        patch.setattr(queue, "_wait_at_a_gate", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            queue.wait_or_withdraw(1)
+    with queue.lock:
+        queue.withdraw(transaction, count=1)
     waiter.join()
     assert (queue.accepted, queue.events) == (0, 0)
 
