@@ -38,7 +38,7 @@ from kvledger.core.inputs import (
 )
 from kvledger.core.locking import acquire, release, release_swa, reusable_bytes
 from kvledger.core.matching import explain, match_prefix, taken_by_lock, walk, whole_pages
-from kvledger.core.page_arrays import lowest
+from kvledger.core.page_arrays import all_present
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
 from kvledger.core.raw_insert import advance, insert, insert_after, insert_row
@@ -291,7 +291,7 @@ class HybridCache:
     def evict(self, full_tokens: int = 0, swa_tokens: int = 0) -> Evicted:
         """Free at least so many tokens where that many are evictable; returns what was freed. O(freed)."""
         self._ledger.check_writer()
-        return evict_tokens(self._ledger, full_tokens, swa_tokens)
+        return Evicted(*evict_tokens(self._ledger, self._arithmetic, full_tokens, swa_tokens))
 
     def free(self, slots: Any) -> None:
         """Free caller-held pages, both sides. ForeignSlots, DoubleFree, UnalignedLength. O(pages)."""
@@ -304,7 +304,7 @@ class HybridCache:
         """Free the SWA side of caller-held pages; DoubleFree where there is no peer. O(pages)."""
         pages = self._own_pages(slots, "free_swa")
         swa = self._state.pages.peers(pages)
-        if len(swa) and not lowest(swa):
+        if not all_present(swa):
             raise DoubleFree(f"free_swa: page {int(pages[swa == 0][0])} has no SWA peer")
         if len(pages):
             with Scope(self._ledger, "free_swa"):

@@ -19,6 +19,7 @@ from kvledger.core.free_pages import FreePages
 from kvledger.core.inputs import Slots, as_integers, as_slots
 from kvledger.core.kv_checksum import PoolChecksums
 from kvledger.core.kv_tensors import KVTensors
+from kvledger.core.page_arrays import page_index
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
 from kvledger.core.pools import Fingerprints, PoolChanges
 
@@ -82,14 +83,10 @@ class DevicePools:
         if self._poisons:
             self._fill_with_nan(changes.freed_full, changes.freed_swa)
         if len(changes.mapped_full):
-            if self._mirror_on_host is not None and changes.mapped_at is not None:
-                first = 0
-                for at in changes.mapped_at:
-                    end = first + (at.stop - at.start if type(at) is slice else len(at))
-                    self._mirror_on_host[at] = changes.mapped_swa[first:end]
-                    first = end
-            elif self._mirror_on_host is not None:
-                self._mirror_on_host[changes.mapped_full] = changes.mapped_swa
+            if self._mirror_on_host is not None:
+                # The table was asked for it in this transaction, so it knows.
+                index_of = page_index if self._table is None else self._table.index_of
+                self._mirror_on_host[index_of(changes.mapped_full)] = changes.mapped_swa
             else:
                 rows = self.to_device(np.stack((changes.mapped_full, changes.mapped_swa)))
                 self._mirror[rows[0]] = rows[1].to(self._mirror.dtype)

@@ -4,8 +4,8 @@ Events are past tense and carry facts, not commands: an event names every page i
 reader needs no cache to check it. In core they are slotted records that nobody changes after they
 were built (type checkers hold them frozen; at run time the price of enforcing it is not paid on
 the scheduler's thread). Arrays are one-dimensional `int64` and read-only; one may be nearly all of
-another that is read-only too, and never is part of a live row. Pages are page
-numbers, never slots; lengths and positions are tokens unless a name ends in `_pages` or `_page`.
+another that is read-only too, and never is part of a live row. Pages are page numbers, never slots;
+lengths and positions are tokens unless a name ends in `_pages` or `_page`.
 
 Two arrays named `full_pages` and `swa_pages` in one event stand beside one another: `swa_pages[i]`
 is the SWA peer that `full_pages[i]` had (frees) or got (allocations), 0 where there was none.
@@ -13,7 +13,7 @@ is the SWA peer that `full_pages[i]` had (frees) or got (allocations), 0 where t
 How each event changes state is in docs/events.md, told so that a reader can be written from it alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, dataclass_transform
 
@@ -79,10 +79,17 @@ class RollbackCause(StrEnum):
     SKIPPED = "skipped"  # the same under locked_recovery="skip": expected
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def record(cls: type) -> type:
+    """Make a slotted record without equality, frozen for type checkers and cheap to build at run time."""
+    made: Any = dataclass(slots=True, eq=False)(cls)
+    return made  # type: ignore[no-any-return]
+
+
 @dataclass_transform(frozen_default=True, eq_default=False)
 def event(cls: type) -> type:
-    """Make a slotted record, frozen for type checkers and cheap to build at run time."""
-    made: Any = dataclass(slots=True, eq=False)(cls)
+    """Make such a record that is kept among the events."""
+    made: Any = record(cls)
     EVENTS[made.kind] = made
     return made  # type: ignore[no-any-return]
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from kvledger.core.errors import OutOfSlots
 from kvledger.core.events import Cause, Evicted, NodeDeleted, SwaTombstoned
-from kvledger.core.inputs import check_count
+from kvledger.core.inputs import PageArithmetic, check_count
 from kvledger.core.locking import split
 from kvledger.core.node import Node, parent_id, parent_of
-from kvledger.core.results import Evicted as EvictedTokens
 from kvledger.core.transaction import Ledger, Scope
 
 
@@ -26,15 +25,16 @@ def delete(ledger: Ledger, node: Node, cause: Cause) -> None:
     )
 
 
-def evict_tokens(ledger: Ledger, full_tokens: Any, swa_tokens: Any) -> EvictedTokens:
-    """What `HybridCache.evict` does, and refuses."""
-    state = ledger.state
-    page, table = state.page_size, state.pages
-    full = min(-(-check_count(full_tokens, "full_tokens") // page), len(table.owner) - 1)
-    swa = min(-(-check_count(swa_tokens, "swa_tokens") // page), len(table.swa_state) - 1)
+def evict_tokens(
+    ledger: Ledger, arithmetic: PageArithmetic, full_tokens: Any, swa_tokens: Any
+) -> tuple[int, int]:
+    """`HybridCache.evict`, past the check of the thread: tokens freed (full, swa); the rest as there."""
+    config, page = ledger.state.config, ledger.state.page_size
+    full = min(arithmetic.ceil(check_count(full_tokens, "full_tokens")), config.full_pages)
+    swa = min(arithmetic.ceil(check_count(swa_tokens, "swa_tokens")), config.swa_pages)
     with Scope(ledger, "evict"):
         gone_full, gone_swa = evict(ledger, full, swa)
-    return EvictedTokens(gone_full * page, gone_swa * page)
+    return gone_full * page, gone_swa * page
 
 
 def evict(ledger: Ledger, full_pages: int, swa_pages: int) -> tuple[int, int]:

@@ -29,7 +29,8 @@ from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.inputs import key_part
 from kvledger.core.locking import split
 from kvledger.core.matching import common_bytes
-from kvledger.core.node import Node, only_child, owned_part, parent_of
+from kvledger.core.node import Node, only_child, parent_of
+from kvledger.core.page_arrays import part_of
 from kvledger.core.transaction import Ledger, Place, Savepoint
 from kvledger.core.uses import Published
 
@@ -91,11 +92,11 @@ class Row:
 
     def part(self, first: int, end: int) -> Pages:
         """Incoming pages of the positions [first, end)."""
-        return owned_part(self.incoming, first - self.base, end - self.base)
+        return part_of(self.incoming, first - self.base, end - self.base)
 
     def part_peers(self, first: int, end: int) -> Pages:
         """The SWA pages beside those."""
-        return owned_part(self.peers, first - self.base, end - self.base)
+        return part_of(self.peers, first - self.base, end - self.base)
 
 
 class Step:

@@ -52,7 +52,7 @@ def reusable_bytes(state: CacheState, key: bytes | bytearray) -> int:
 def acquire(
     ledger: Ledger, arithmetic: PageArithmetic, tokens: Any, namespace: Any, max_length: Any
 ) -> Lease:
-    """What `HybridCache.acquire` does, and refuses."""
+    """`HybridCache.acquire`, past the check of the thread: what it returns, errors and cost as there."""
     state = ledger.state
     key = pack_tokens(tokens)
     own_namespace = check_namespace(namespace)
@@ -65,18 +65,18 @@ def acquire(
     return receipt(lease, pages, arithmetic)
 
 
-def receipt(state: LeaseState, pages: Pages, arithmetic: PageArithmetic) -> Lease:
+def receipt(lease: LeaseState, pages: Pages, arithmetic: PageArithmetic) -> Lease:
     """The receipt of a lock that holds now; `pages` are the Full pages under it."""
     return Lease(
-        state.id,
-        state.length,
-        None if state.node is None else state.node.id,
-        state.swa_from,
-        state.generation,
-        state.request_id,
+        lease.id,
+        lease.length,
+        None if lease.node is None else lease.node.id,
+        lease.swa_from,
+        lease.generation,
+        lease.request_id,
         pages,
         arithmetic,
-        state,
+        lease,
     )
 
 

@@ -41,7 +41,7 @@ def whole_pages(state: CacheState, key: bytes) -> int:
 
 
 def match_prefix(state: CacheState, arithmetic: PageArithmetic, tokens: Any, namespace: Any) -> Match:
-    """What `HybridCache.match_prefix` answers, and refuses."""
+    """`HybridCache.match_prefix`, past the check of the thread: what it returns, errors and cost as there."""
     key = pack_tokens(tokens)
     found = walk(state, check_namespace(namespace), key, whole_pages(state, key))
     node = found.path[found.depth - 1].id if found.depth else None

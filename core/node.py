@@ -13,9 +13,6 @@ from kvledger.core.inputs import TOKEN_BYTES
 
 ROOT_ID: Final = NodeId(0)
 
-VIEW_SPARES: Final = 15
-"""A view of an array keeps at most one entry alive for so many of its own."""
-
 
 class Checksums(NamedTuple):
     """What `references` has worked out about the prefixes that end in a node, for the extent it had then.
@@ -111,22 +108,6 @@ class Node:
     def __repr__(self) -> str:
         kind = "tombstone" if self.swa is None else "live"
         return f"<Node {self.id} [{self.start}, {self.end}) {kind} {self.full_lock}/{self.swa_lock}>"
-
-
-def owned_part(pages: Pages, first: int, end: int) -> Pages:
-    """`pages[first:end]` of a read-only array, read-only and with memory of its own.
-
-    A view would keep all of `pages` alive: only what is nearly all of it is one.
-    """
-    if end - first == len(pages):
-        return pages
-    part = pages[first:end]
-    whole = pages if pages.base is None else pages.base
-    if len(part) * (VIEW_SPARES + 1) >= len(whole) * VIEW_SPARES:
-        return part
-    part = part.copy()
-    part.setflags(write=False)
-    return part
 
 
 def parent_of(node: Node) -> Node:

@@ -10,16 +10,26 @@ a method that has its reverse beside it. Reverses are called in exactly the oppo
 be cut where they were extended.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from kvledger.core.errors import DoubleFree, ForeignSlots, InvariantViolation
+from kvledger.core.errors import DoubleFree, ForeignSlots
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
-from kvledger.core.page_arrays import RUN_PAGES, Places, ascending, highest, lowest, places
-from kvledger.core.pools import PageAllocator, PoolChanges
+from kvledger.core.page_arrays import (
+    RUN_PAGES,
+    PageIndex,
+    ascending,
+    concatenate,
+    consume,
+    highest,
+    join,
+    lowest,
+    page_index,
+    present,
+)
+from kvledger.core.pools import PageAllocator, PoolChanges, vetted
 
 FREE: Final = 0
 CALLER: Final = 1
@@ -40,13 +50,11 @@ class PageTable:
     """State of every page of both pools, with counts kept as it changes."""
 
     __slots__ = (
-        "_seen",
-        "_seen_at",
+        "_indexed",
         "allocator",
         "deferred_full",
         "deferred_swa",
         "dirty",
-        "dirty_at",
         "free_full",
         "free_swa",
         "held_full",
@@ -66,8 +74,7 @@ class PageTable:
     def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator, *, vet: bool) -> None:
         self.allocator = allocator
         self.vet = vet  # the allocator is an engine's own: look at what it hands out
-        self._seen = EMPTY  # pages whose places were looked up last, and those
-        self._seen_at: Places = EMPTY
+        self._indexed: tuple[Pages, PageIndex] = (EMPTY, EMPTY)  # what was looked up last, and its index
         self.mapping = np.zeros(full_pages + 1, dtype=np.int64)
         self.owner = np.zeros(full_pages + 1, dtype=np.int32)
         self.swa_state = np.zeros(swa_pages + 1, dtype=np.int8)
@@ -78,7 +85,6 @@ class PageTable:
         self.spare_full = EMPTY  # undone takes that the allocator has not been told of yet
         self.spare_swa = EMPTY
         self.dirty: list[Pages] = []  # pages whose mapping was written
-        self.dirty_at: list[Places] = []  # where they stand in the tables
         self.free_full = full_pages
         self.free_swa = swa_pages
         self.held_full = 0
@@ -88,28 +94,29 @@ class PageTable:
 
     # Where pages stand.
 
-    def places(self, pages: Pages) -> Places:
-        """Where read-only pages stand in the tables; asked of one array again and again. O(n), then O(1)."""
-        if pages is not self._seen:
-            self._seen_at = places(pages)
-            self._seen = pages
-        return self._seen_at
+    def index_of(self, pages: Pages) -> PageIndex:
+        """The index of read-only pages; asked of one array again and again. O(n), then O(1)."""
+        indexed, index = self._indexed
+        if pages is not indexed:
+            index = page_index(pages)
+            # Both at once: an interrupt must not leave the index of one array beside another.
+            self._indexed = (pages, index)
+        return index
 
     def note_run(self, pages: Pages) -> None:
         """The pages are part of a run: one need not look where they stand."""
         if len(pages) >= RUN_PAGES:
             first: int = pages.item(0)
-            self._seen = pages
-            self._seen_at = slice(first, first + len(pages))
+            self._indexed = (pages, slice(first, first + len(pages)))
 
     # What may be freed or taken over, checked before the first event.
 
-    def check_owned(self, pages: Pages, owner: int, what: str) -> Places:
+    def check_owned(self, pages: Pages, owner: int, what: str) -> PageIndex:
         """Every page is held by `owner` and named once. DoubleFree, ForeignSlots; O(n).
 
-        Returns where the pages stand in the tables.
+        Returns the index of the pages.
         """
-        at = self.places(pages)
+        at = self.index_of(pages)
         owners = self.owner[at]
         if not len(owners) or lowest(owners) == owner == highest(owners):
             if at is pages and len(pages) > 1 and not ascending(pages):
@@ -131,23 +138,22 @@ class PageTable:
         swa.setflags(write=False)
         return swa
 
-    def peers_at(self, at: Places) -> Pages:
-        """The same for pages whose places are known: a copy of its own."""
+    def peers_at(self, at: PageIndex) -> Pages:
+        """The same for pages whose index is known: a copy of its own."""
         swa: Pages = self.mapping[at]
         return swa.copy() if type(at) is slice else swa
 
-    def wrote_mapping(self, full: Pages, at: Places) -> None:
-        """The mapping of Full pages, which stand at `at`, was written: the memory hears of it at commit."""
+    def wrote_mapping(self, full: Pages) -> None:
+        """The mapping of Full pages was written: the memory hears of it at commit."""
         self.dirty.append(full)
-        self.dirty_at.append(at)
 
     # Taking pages: choose, then the event marks them.
 
     def take(self, full: int, swa: int) -> tuple[Pages, Pages, Taken] | None:
         """Choose pages, reusable ones first; None where the allocator has no room."""
         before_full, before_swa = self.reuse_full, self.reuse_swa
-        got_full, left_full, missing_full = _consume(before_full, full)
-        got_swa, left_swa, missing_swa = _consume(before_swa, swa)
+        got_full, left_full, missing_full = consume(before_full, full)
+        got_swa, left_swa, missing_swa = consume(before_swa, swa)
         new_full, new_swa = EMPTY, EMPTY
         if missing_full or missing_swa:
             spare_full, spare_swa = self.spare_full[:missing_full], self.spare_swa[:missing_swa]
@@ -160,16 +166,16 @@ class PageTable:
                     return None
                 if self.vet:
                     fresh = (
-                        _vetted(fresh[0], missing_full, self.owner, "Full"),
-                        _vetted(fresh[1], missing_swa, self.swa_state, "SWA"),
+                        vetted(fresh[0], missing_full, self.owner, "Full"),
+                        vetted(fresh[1], missing_swa, self.swa_state, "SWA"),
                     )
                 new_full = np.concatenate((spare_full, fresh[0])) if len(spare_full) else fresh[0]
                 new_swa = np.concatenate((spare_swa, fresh[1])) if len(spare_swa) else fresh[1]
             self.spare_full = self.spare_full[len(spare_full) :]
             self.spare_swa = self.spare_swa[len(spare_swa) :]
         self.reuse_full, self.reuse_swa = left_full, left_swa
-        pages_full = _join(got_full, new_full)
-        pages_swa = _join(got_swa, new_swa)
+        pages_full = join(got_full, new_full)
+        pages_swa = join(got_swa, new_swa)
         return pages_full, pages_swa, (before_full, before_swa, new_full, new_swa)
 
     def untake(self, taken: Taken) -> None:
@@ -184,11 +190,11 @@ class PageTable:
 
     def hold(self, full: Pages, swa: Pages, owner: int) -> None:
         """Free pages become held by `owner`, each mapped to its peer (0 for none)."""
-        at = self.places(full)
+        at = self.index_of(full)
         self.owner[at] = owner
         self.mapping[at] = swa
-        self.wrote_mapping(full, at)
-        bound = _present(swa)
+        self.wrote_mapping(full)
+        bound = present(swa)
         self.swa_state[bound] = SWA_BOUND
         self.free_full -= len(full)
         self.held_full += len(full)
@@ -199,7 +205,7 @@ class PageTable:
         """Reverse of `hold`."""
         self.owner[full] = FREE
         self.mapping[full] = 0
-        bound = _present(swa)
+        bound = present(swa)
         self.swa_state[bound] = SWA_FREE
         self.free_full += len(full)
         self.held_full -= len(full)
@@ -211,7 +217,7 @@ class PageTable:
     def adopt(self, full: Pages, swa_count: int) -> int:
         """Held Full pages become the tree's, their peers with them; returns the owner they had."""
         before: int = self.owner.item(full.item(0))
-        self.owner[self.places(full)] = TREE
+        self.owner[self.index_of(full)] = TREE
         self.held_full -= len(full)
         self.tree_full += len(full)
         self.held_swa -= swa_count
@@ -231,7 +237,7 @@ class PageTable:
     def free_full_pages(self, full: Pages, *, from_tree: bool, reusable: bool) -> int:
         """Full pages lose their owner; their mapping must be dealt with apart. Returns the owner."""
         before: int = TREE if from_tree else self.owner.item(full.item(0))
-        at = self.places(full)
+        at = self.index_of(full)
         n = len(full)
         if from_tree:
             self.tree_full -= n
@@ -265,9 +271,9 @@ class PageTable:
     def free_swa_pages(self, full: Pages, swa: Pages, *, from_tree: bool, reusable: bool) -> None:
         """SWA pages, the peers of `full`, are freed and the mapping of `full` cleared."""
         n = len(swa)
-        at = self.places(full)
+        at = self.index_of(full)
         self.mapping[at] = 0
-        self.wrote_mapping(full, at)
+        self.wrote_mapping(full)
         if from_tree:
             self.tree_swa -= n
         else:
@@ -301,8 +307,8 @@ class PageTable:
         """The peers of held `incoming` stand beside the tree's `kept` from here on."""
         self.mapping[incoming] = 0
         self.mapping[kept] = swa
-        self.wrote_mapping(incoming, incoming)
-        self.wrote_mapping(kept, kept)
+        self.wrote_mapping(incoming)
+        self.wrote_mapping(kept)
         self.held_swa -= len(swa)
         self.tree_swa += len(swa)
 
@@ -320,8 +326,8 @@ class PageTable:
         moved = self.deferred_full or self.deferred_swa or self.reuse_full or self.reuse_swa or self.dirty
         if not moved and not len(self.spare_full) and not len(self.spare_swa):
             return None
-        full = _concatenate(self.deferred_full)
-        swa = _concatenate(self.deferred_swa)
+        full = concatenate(self.deferred_full)
+        swa = concatenate(self.deferred_swa)
         if len(full):
             self.owner[full] = FREE
             self.held_full -= len(full)
@@ -330,107 +336,28 @@ class PageTable:
             self.swa_state[swa] = SWA_FREE
             self.held_swa -= len(swa)
             self.free_swa += len(swa)
-        freed = _concatenate([full, *self.reuse_full, self.spare_full])
-        # What eviction deletes is freed and loses its mapping, page by page the same.
-        evicted = not len(full) and not len(self.spare_full) and _same(self.dirty, self.reuse_full)
-        mapped = freed if evicted else _concatenate(self.dirty)
+        freed = concatenate([full, *self.reuse_full, self.spare_full])
+        mapped = concatenate(self.dirty)
         changes = PoolChanges(
             freed_full=freed,
-            freed_swa=_concatenate([swa, *self.reuse_swa, self.spare_swa]),
+            freed_swa=concatenate([swa, *self.reuse_swa, self.spare_swa]),
             mapped_full=mapped,
-            mapped_swa=self._peers_now(mapped),
-            mapped_at=self.dirty_at if self._runs() else None,
+            mapped_swa=self.peers_at(self.index_of(mapped)) if len(mapped) else EMPTY,
         )
         self.deferred_full.clear()
         self.deferred_swa.clear()
         self.dirty.clear()
-        self.dirty_at = []
         self.reuse_full = []
         self.reuse_swa = []
         self.spare_full = EMPTY
         self.spare_swa = EMPTY
         return changes
 
-    def _peers_now(self, mapped: Pages) -> Pages:
-        """The peers of the pages whose mapping was written."""
-        if len(self.dirty_at) == 1:
-            return self.peers_at(self.dirty_at[0])
-        mapping = self.mapping
-        if self._runs():
-            return np.concatenate([mapping[at] for at in self.dirty_at])
-        return mapping[mapped]
-
-    def _runs(self) -> bool:
-        """Whether pages whose mapping was written are a long run."""
-        return any(type(at) is slice for at in self.dirty_at)
-
     def abandon(self) -> None:
         """The outermost transaction was undone: what was taken meanwhile goes back in one call."""
         self.dirty.clear()
-        self.dirty_at.clear()
         if len(self.spare_full) or len(self.spare_swa):
             full, swa = self.spare_full, self.spare_swa
             self.spare_full = EMPTY
             self.spare_swa = EMPTY
             self.allocator.give_back(full, swa)
-
-
-def _vetted(pages: Any, wanted: int, state: npt.NDArray[Any], pool: str) -> Pages:
-    """An owned copy of the pages an engine's allocator handed out; InvariantViolation for what it may not."""
-    try:
-        own = np.array(pages, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvariantViolation([("conservation", f"the allocator's {pool} pages are no array")]) from error
-    wrong = ""
-    if own.shape != (wanted,):
-        wrong = f"has the shape {own.shape} where {wanted} pages were asked for"
-    elif wanted and (int(own.min()) < 1 or int(own.max()) >= len(state)):
-        wrong = f"names pages outside 1 to {len(state) - 1}"
-    elif (state[own] != FREE).any():
-        wrong = "names a page that is not free"
-    elif len(np.unique(own)) != wanted:
-        wrong = "names a page twice"
-    if wrong:
-        raise InvariantViolation([("conservation", f"what the allocator handed out for {pool} {wrong}")])
-    return own
-
-
-def _consume(chunks: list[Pages], wanted: int) -> tuple[list[Pages], list[Pages], int]:
-    """Take `wanted` pages off the end of a list of chunks: taken, a new list of the rest, missing."""
-    if not wanted or not chunks:
-        return [], chunks, wanted
-    left = list(chunks)
-    taken: list[Pages] = []
-    while wanted and left:
-        chunk = left.pop()
-        if len(chunk) > wanted:
-            left.append(chunk[wanted:])
-            chunk = chunk[:wanted]
-        taken.append(chunk)
-        wanted -= len(chunk)
-    return taken, left, wanted
-
-
-def _join(chunks: list[Pages], fresh: Pages) -> Pages:
-    """One read-only array of all."""
-    out = fresh if not chunks else np.concatenate([*chunks, fresh]) if len(fresh) else _concatenate(chunks)
-    out.setflags(write=False)
-    return out
-
-
-def _concatenate(chunks: list[Pages]) -> Pages:
-    """One array of all chunks; the chunk itself where only one has pages."""
-    chunks = [chunk for chunk in chunks if len(chunk)]
-    if not chunks:
-        return EMPTY
-    return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-
-
-def _same(chunks: list[Pages], others: list[Pages]) -> bool:
-    """Whether two lists hold the same arrays."""
-    return len(chunks) == len(others) and all(chunks[i] is others[i] for i in range(len(chunks)))
-
-
-def _present(swa: Pages) -> Pages:
-    """The entries that name a page."""
-    return swa if len(swa) and lowest(swa) else swa[swa != 0]

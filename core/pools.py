@@ -7,35 +7,31 @@ passes its own to `HybridCache(config, sink, pool=...)`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from kvledger.core.config import CacheConfig
-from kvledger.core.errors import InvalidArgument
-from kvledger.core.events import Pages
+from kvledger.core.errors import InvalidArgument, InvariantViolation
+from kvledger.core.events import Pages, record
 
 Fingerprints = npt.NDArray[np.uint64]
 """uint64[n, 2]: per page the checksum of its Full layers and of its SWA layers."""
 
 
-@dataclass(slots=True, eq=False)
+@record
 class PoolChanges:
-    """Net result of one outermost transaction. Nobody changes it: to enforce that would cost microseconds.
+    """Net result of one outermost transaction.
 
     `freed_full`, `freed_swa`: pages that nobody holds any more, each once. `mapped_full[i]` now maps to
     `mapped_swa[i]`, 0 for nothing; a Full page may be named more than once, with the same value.
-    `mapped_at`: the same pages in parts, in order, a slice for each long run, an array for what lies between;
-    None where there is no long run. A mirror on the host is written by slices in less time.
     """
 
     freed_full: Pages
     freed_swa: Pages
     mapped_full: Pages
     mapped_swa: Pages
-    mapped_at: list[Any] | None = field(default=None, kw_only=True)
 
 
 @runtime_checkable
@@ -58,6 +54,30 @@ class PageAllocator(Protocol):
 
     def available(self) -> tuple[int, int]:
         """Free pages (full, swa) that `allocate` could hand out now."""
+
+
+def vetted(pages: Any, wanted: int, state: npt.NDArray[Any], pool: str) -> Pages:
+    """An owned copy of the pages that an engine's allocator handed out: int64[wanted].
+
+    `state` has an entry for each page of the pool and the padding page, 0 for one that is free.
+    InvariantViolation for anything but `wanted` free pages, each once. O(wanted log wanted).
+    """
+    try:
+        own = np.array(pages, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvariantViolation([("conservation", f"the allocator's {pool} pages are no array")]) from error
+    wrong = ""
+    if own.shape != (wanted,):
+        wrong = f"has the shape {own.shape} where {wanted} pages were asked for"
+    elif wanted and (int(own.min()) < 1 or int(own.max()) >= len(state)):
+        wrong = f"names pages outside 1 to {len(state) - 1}"
+    elif state[own].any():
+        wrong = "names a page that is not free"
+    elif len(np.unique(own)) != wanted:
+        wrong = "names a page twice"
+    if wrong:
+        raise InvariantViolation([("conservation", f"what the allocator handed out for {pool} {wrong}")])
+    return own
 
 
 @runtime_checkable

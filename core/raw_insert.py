@@ -16,8 +16,8 @@ from kvledger.core.inputs import PageArithmetic, Slots, as_slots, check_count, n
 from kvledger.core.insertion import Insertion, Row
 from kvledger.core.locking import receipt
 from kvledger.core.matching import walk
-from kvledger.core.node import Node, owned_part, parent_of
-from kvledger.core.page_arrays import lowest
+from kvledger.core.node import Node, parent_of
+from kvledger.core.page_arrays import all_present, part_of
 from kvledger.core.page_table import CALLER
 from kvledger.core.results import Advanced, Inserted, Lease
 from kvledger.core.state import CacheState, LeaseState
@@ -41,15 +41,9 @@ def insert(ledger: Ledger, row: Row, start: Node) -> Inserted:
 def insert_after(
     ledger: Ledger, arithmetic: PageArithmetic, *, lease: Any, tokens: Any, slots: Any, swa_evicted_len: Any
 ) -> Inserted:
-    """What `HybridCache.insert_after` does, and refuses."""
-    held = _held(ledger, lease)
-    row, start = row_after(
-        ledger.state,
-        arithmetic,
-        lease=held,
-        key=pack_tokens(tokens),
-        slots=as_slots(slots),
-        swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
+    """`HybridCache.insert_after`, past the check of the thread: what it returns, errors and cost as there."""
+    held, row, start = row_after(
+        ledger, arithmetic, lease=lease, tokens=tokens, slots=slots, swa_evicted_len=swa_evicted_len
     )
     if row.end == row.base:
         return Inserted(held.length, None if held.node is None else held.node.id, [], [])
@@ -59,15 +53,9 @@ def insert_after(
 def advance(
     ledger: Ledger, arithmetic: PageArithmetic, *, lease: Any, tokens: Any, slots: Any, swa_evicted_len: Any
 ) -> Advanced:
-    """What `HybridCache.advance` does, and refuses: insert behind a lease, lock what a match then reaches."""
-    held = _held(ledger, lease)
-    row, start = row_after(
-        ledger.state,
-        arithmetic,
-        lease=held,
-        key=pack_tokens(tokens),
-        slots=as_slots(slots),
-        swa_evicted_len=check_count(swa_evicted_len, "swa_evicted_len"),
+    """`HybridCache.advance`, past the check of the thread: what it returns, errors and cost as there."""
+    held, row, start = row_after(
+        ledger, arithmetic, lease=lease, tokens=tokens, slots=slots, swa_evicted_len=swa_evicted_len
     )
     if row.end == row.base:
         return Advanced(lease, 0)
@@ -91,7 +79,7 @@ def advance(
         return Advanced(lease, end - held.length)
     accepted = moved.length // page
     if insertion.took_all(accepted):
-        pages = owned_part(row.incoming, 0, accepted - row.base)
+        pages = part_of(row.incoming, 0, accepted - row.base)
     else:
         pages = path_pages_after(moved.node, row.base, accepted, page)
     if row.base:
@@ -135,11 +123,51 @@ def insert_row(
         if value > tokens:
             raise InvalidArgument(f"{name} {value} lies past the end {tokens}")
     pages = arithmetic.to_pages(slots)
-    incoming = owned_part(pages, base, end)
-    peers, run = _peers(state, incoming, dead - base)
+    incoming = part_of(pages, base, end)
+    row = _row(state, namespace, key=key, incoming=incoming, base=base, dead=dead, end=end)
     start = _protected_end(state, namespace, key, pages[:base]) if base else state.root_or_new(namespace)
-    origin = Origin(None, state.next_epoch)
-    row = Row(
+    return row, start
+
+
+def row_after(
+    ledger: Ledger, arithmetic: PageArithmetic, *, lease: Any, tokens: Any, slots: Any, swa_evicted_len: Any
+) -> tuple[LeaseState, Row, Node]:
+    """The state of a lease and the same for what continues the prefix under it, which nobody has to look up.
+
+    InvalidArgument for what is no lease of the raw caller's, StaleLease for one that does not hold. O(n).
+    """
+    state = ledger.state
+    held = _held(ledger, lease)
+    key = pack_tokens(tokens)
+    own_slots = as_slots(slots)
+    dead_tokens = check_count(swa_evicted_len, "swa_evicted_len")
+    count = num_tokens(key)
+    base = held.length // state.page_size
+    dead = arithmetic.whole(dead_tokens, "swa_evicted_len")
+    end = base + arithmetic.whole(count, "number of tokens")
+    if len(own_slots) != count:
+        raise InvalidArgument(f"{len(own_slots)} slots for {count} tokens")
+    if dead > end:
+        raise InvalidArgument(f"swa_evicted_len {dead_tokens} lies past the end {held.length + count}")
+    pages = arithmetic.to_pages(own_slots)
+    row = _row(state, held.namespace, key=key, incoming=pages, base=base, dead=dead, end=end, key_start=base)
+    return held, row, state.root_or_new(held.namespace) if held.node is None else held.node
+
+
+def _row(
+    state: CacheState,
+    namespace: str,
+    *,
+    key: bytes,
+    incoming: Pages,
+    base: int,
+    dead: int,
+    end: int,
+    key_start: int = 0,
+) -> Row:
+    """A row of the raw caller's whose pages are found to be its own. DoubleFree, ForeignSlots, MissingSwa."""
+    peers, run = _peers(state, incoming, dead - base)
+    return Row(
         namespace,
         key=key,
         incoming=incoming,
@@ -148,48 +176,10 @@ def insert_row(
         dead=dead,
         end=end,
         owner=None,
-        origin=origin,
+        origin=Origin(None, state.next_epoch),
+        key_start=key_start,
         run=run,
     )
-    return row, start
-
-
-def row_after(
-    state: CacheState,
-    arithmetic: PageArithmetic,
-    *,
-    lease: LeaseState,
-    key: bytes,
-    slots: Slots,
-    swa_evicted_len: int,
-) -> tuple[Row, Node]:
-    """The same for tokens and slots that continue a locked prefix, which nobody has to look up. O(n)."""
-    tokens = num_tokens(key)
-    base = lease.length // state.page_size
-    dead = arithmetic.whole(swa_evicted_len, "swa_evicted_len")
-    end = base + arithmetic.whole(tokens, "number of tokens")
-    if len(slots) != tokens:
-        raise InvalidArgument(f"{len(slots)} slots for {tokens} tokens")
-    if dead > end:
-        raise InvalidArgument(f"swa_evicted_len {swa_evicted_len} lies past the end {lease.length + tokens}")
-    pages = arithmetic.to_pages(slots)
-    peers, run = _peers(state, pages, dead - base)
-    start = state.root_or_new(lease.namespace) if lease.node is None else lease.node
-    origin = Origin(None, state.next_epoch)
-    row = Row(
-        lease.namespace,
-        key=key,
-        incoming=pages,
-        peers=peers,
-        base=base,
-        dead=dead,
-        end=end,
-        owner=None,
-        origin=origin,
-        key_start=base,
-        run=run,
-    )
-    return row, start
 
 
 def _peers(state: CacheState, incoming: Pages, dead: int) -> tuple[Pages, bool]:
@@ -200,7 +190,7 @@ def _peers(state: CacheState, incoming: Pages, dead: int) -> tuple[Pages, bool]:
     at = state.pages.check_owned(incoming, CALLER, "insert")
     peers = state.pages.peers_at(at)
     living = peers if dead <= 0 else peers[dead:]
-    if len(living) and not lowest(living):
+    if not all_present(living):
         page = int(incoming[len(incoming) - len(living) :][living == 0][0])
         raise MissingSwa(f"page {page} at or past swa_evicted_len has no SWA peer")
     peers.setflags(write=False)

@@ -1,8 +1,8 @@
 """What the cache answers: small frozen values, safe to keep after the cache has moved on.
 
 Lengths and positions are tokens; ranges are half-open. Slot arrays are int64 on the host and are built
-from page numbers when they are asked for. What every call returns is frozen for type checkers only: enforcing
-it at run time costs a microsecond an object, on the scheduler's thread.
+from page numbers when they are asked for. What is returned for every request is frozen for type checkers; the
+rest is frozen at run time too.
 """
 
 from dataclasses import dataclass, field
@@ -11,27 +11,20 @@ from typing import Any, dataclass_transform
 import numpy as np
 import numpy.typing as npt
 
-from kvledger.core.events import Origin, Pages, TokenRange
+from kvledger.core.events import Origin, Pages, TokenRange, record
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.inputs import PageArithmetic, Slots
 from kvledger.core.state import LeaseState
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def value(cls: type) -> type:
-    """Make a slotted record without equality, frozen for type checkers and cheap to build at run time."""
-    made: Any = dataclass(slots=True, eq=False)(cls)
+@dataclass_transform(frozen_default=True)
+def equal_value(cls: type) -> type:
+    """Make a record that equals another of the same fields, and has no hash; else as `record`."""
+    made: Any = dataclass(slots=True)(cls)
     return made  # type: ignore[no-any-return]
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def compared_value(cls: type) -> type:
-    """The same for a record that equals another of the same fields."""
-    made: Any = dataclass(slots=True, unsafe_hash=True)(cls)
-    return made  # type: ignore[no-any-return]
-
-
-@value
+@record
 class Match:
     """The longest usable prefix of some tokens.
 
@@ -74,7 +67,7 @@ class Explanation:
     missing_tokens: int
 
 
-@value
+@record
 class Lease:
     """The receipt of a lock: Full from the node to the root, SWA on [swa_from, length)."""
 
@@ -99,7 +92,7 @@ class Lease:
         return (int(self._pages[-1]) + 1) * self._arithmetic.page_size - 1
 
 
-@compared_value
+@equal_value
 class Inserted:
     """`prefix_len`: how far Full reached before. Adopted ranges are maximal; the rest was freed."""
 
@@ -109,7 +102,7 @@ class Inserted:
     adopted_swa: list[TokenRange]
 
 
-@value
+@record
 class Advanced:
     """`lease` locks the prefix as it is now; the slots of the last `refused` tokens stay the caller's."""
 
@@ -117,7 +110,7 @@ class Advanced:
     refused: int
 
 
-@compared_value
+@dataclass(frozen=True, slots=True)
 class Evicted:
     """Tokens freed per pool."""
 
@@ -125,7 +118,7 @@ class Evicted:
     swa_tokens: int
 
 
-@compared_value
+@equal_value
 class Committed:
     """`length` tokens are published and locked; slots changed in `row_changed`; `refused` tokens were not."""
 

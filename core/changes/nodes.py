@@ -12,7 +12,8 @@ from kvledger.core.events import (
     SwaRecovered,
     SwaTombstoned,
 )
-from kvledger.core.node import Node, owned_part, parent_of
+from kvledger.core.node import Node, parent_of
+from kvledger.core.page_arrays import part_of
 from kvledger.core.page_table import TREE
 from kvledger.core.state import CacheState, change
 
@@ -106,8 +107,8 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
         node.namespace,
         key=event.head_tokens,
         start=node.start,
-        full=owned_part(full, 0, pages),
-        swa=None if swa is None else owned_part(swa, 0, pages),
+        full=part_of(full, 0, pages),
+        swa=None if swa is None else part_of(swa, 0, pages),
         stamp=node.stamp,
         full_origin=node.full_origin,
         swa_origin=node.swa_origin,
@@ -116,8 +117,8 @@ def _split(state: CacheState, event: NodeSplit) -> tuple[bytes, Pages, Pages | N
     head.swa_lock = node.swa_lock
     head.rank = node.rank
     node.key = key[len(event.head_tokens) :]
-    node.full = owned_part(full, pages, len(full))
-    node.swa = None if swa is None else owned_part(swa, pages, len(swa))
+    node.full = part_of(full, pages, len(full))
+    node.swa = None if swa is None else part_of(swa, pages, len(swa))
     node.start = event.at
     node.parent = head
     head.children[node.key[: state.page_bytes]] = node

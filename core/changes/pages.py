@@ -3,7 +3,7 @@
 import numpy as np
 
 from kvledger.core.events import MappingSet, PagesAllocated, PagesFreed, Pool
-from kvledger.core.page_arrays import lowest
+from kvledger.core.page_arrays import all_present
 from kvledger.core.page_table import CALLER
 from kvledger.core.state import CacheState, change
 
@@ -47,7 +47,7 @@ def _freed(state: CacheState, event: PagesFreed) -> int:
         return 0
     owner = state.pages.free_full_pages(full, from_tree=False, reusable=False)
     if event.pool is Pool.BOTH:
-        if lowest(swa):
+        if all_present(swa):
             state.pages.free_swa_pages(full, swa, from_tree=False, reusable=False)
         else:
             with_peer = swa != 0
@@ -63,5 +63,5 @@ def _mapped_back(state: CacheState, event: MappingSet, token: np.ndarray) -> Non
 def _mapped(state: CacheState, event: MappingSet) -> np.ndarray:
     before = state.pages.mapping[event.full_pages]
     state.pages.mapping[event.full_pages] = event.swa_pages
-    state.pages.wrote_mapping(event.full_pages, event.full_pages)
+    state.pages.wrote_mapping(event.full_pages)
     return before

@@ -45,6 +45,7 @@ CORE = Target(
         "core/eviction.py",
         "core/commit.py",
         "core/transaction.py",
+        "core/page_arrays.py",
         "core/page_table.py",
         "core/recency.py",
         "core/state.py",

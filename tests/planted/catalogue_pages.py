@@ -38,10 +38,8 @@ def resolve_at_the_end(p: Planting) -> None:
     p.edit(
         PageTable.settle,
         (
-            "swa = _concatenate(self.deferred_swa)",
-            "late = _concatenate(self.deferred_swa)\n"
-            "    swa = self.mapping[late]\n"
-            "    self.mapping[late] = 0",
+            "swa = concatenate(self.deferred_swa)",
+            "late = concatenate(self.deferred_swa)\n    swa = self.mapping[late]\n    self.mapping[late] = 0",
         ),
     )
 
@@ -110,7 +108,7 @@ VARIANTS = (
         lambda p: p.edit(
             DevicePools.commit,
             (
-                "self._mirror_on_host[changes.mapped_full] = changes.mapped_swa",
+                "self._mirror_on_host[index_of(changes.mapped_full)] = changes.mapped_swa",
                 "self._mirror_on_host[changes.mapped_full[:1]] = changes.mapped_swa[:1]",
             ),
         ),

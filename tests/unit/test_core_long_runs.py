@@ -1,12 +1,15 @@
 """Long runs of pages, which the tables are asked for by slices: only the time may tell. Two seconds."""
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from kvledger.core import CacheConfig, HybridCache, page_arrays, page_table
-from kvledger.core.errors import DoubleFree
-from kvledger.core.node import VIEW_SPARES, owned_part
-from kvledger.core.page_arrays import RUN_PAGES, ascending, places
+from kvledger.core.errors import DoubleFree, InvariantViolation
+from kvledger.core.page_arrays import RUN_PAGES, VIEW_SPARES, ascending, page_index, part_of
 from kvledger.core.sinks import MemorySink
 from kvledger.journal.codec import EncodedEvent, encode
 from tests.planted.evidence import Course
@@ -62,6 +65,42 @@ def test_the_mirror_follows_a_long_row_in_and_out_of_the_tree() -> None:
     assert not cache.nodes()
 
 
+class CountedWrites(np.ndarray[Any, np.dtype[Any]]):
+    """The host's view of a mirror, which counts how often it is written."""
+
+    writes = 0
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        type(self).writes += 1
+        super().__setitem__(key, value)
+
+
+def test_a_commit_writes_the_mirror_once_however_many_runs_it_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = opened()
+    monkeypatch.setattr(CountedWrites, "writes", 0)
+    monkeypatch.setattr(cache.pool, "_mirror_on_host", cache.pool._mirror_on_host.view(CountedWrites))
+
+    def written(call: Callable[[], object]) -> int:
+        before = CountedWrites.writes
+        call()
+        cache.check()
+        return CountedWrites.writes - before
+
+    def two_runs_and_a_page() -> None:
+        with cache.transaction("several"):
+            rows.extend(cache.alloc(count) for count in (LONG, 1, RUN_PAGES))
+            cache.free_swa(rows[0][::-1])
+
+    rows: list[np.ndarray] = []
+    assert written(lambda: rows.append(cache.alloc(RUN_PAGES))) == 1
+    assert written(lambda: cache.insert(tokens(RUN_PAGES), rows.pop())) == 0
+    assert written(two_runs_and_a_page) == 1
+    assert written(lambda: cache.insert(tokens(RUN_PAGES, 9_000), rows.pop())) == 0
+    assert written(lambda: cache.evict(full_tokens=2 * RUN_PAGES)) == 1
+    assert written(lambda: cache.free(np.concatenate(rows))) == 1
+    assert not cache.nodes()
+
+
 def test_a_rollback_puts_long_runs_back() -> None:
     cache = opened()
     cache.insert(tokens(LONG), cache.alloc(LONG))
@@ -105,9 +144,9 @@ def test_a_long_row_out_of_order_stays_as_it_came() -> None:
 @pytest.mark.parametrize("count", [RUN_PAGES - 1, RUN_PAGES, RUN_PAGES + 1])
 def test_a_slice_stands_for_a_run_of_ascending_pages_and_for_nothing_else(count: int) -> None:
     run = np.arange(5, 5 + count, dtype=np.int64)
-    assert (places(run) is run) == (count < RUN_PAGES)
+    assert (page_index(run) is run) == (count < RUN_PAGES)
     if count >= RUN_PAGES:
-        assert places(run) == slice(5, 5 + count)
+        assert page_index(run) == slice(5, 5 + count)
     gap = run.copy()
     gap[-1] += 1
     swapped = run.copy()
@@ -115,7 +154,7 @@ def test_a_slice_stands_for_a_run_of_ascending_pages_and_for_nothing_else(count:
     twice = run.copy()
     twice[1] = twice[2]
     for other in (gap, swapped, twice, run[::-1]):
-        assert places(other) is other
+        assert page_index(other) is other
     assert ascending(run)
     assert ascending(gap)
     assert not ascending(swapped)
@@ -125,11 +164,57 @@ def test_a_slice_stands_for_a_run_of_ascending_pages_and_for_nothing_else(count:
 def test_a_part_keeps_no_array_alive_that_is_much_longer_than_it() -> None:
     pages = np.arange(1, 1 + 64 * (VIEW_SPARES + 1), dtype=np.int64)
     pages.setflags(write=False)
-    assert owned_part(pages, 0, len(pages)) is pages
-    most = owned_part(pages, 0, 64 * VIEW_SPARES)
+    assert part_of(pages, 0, len(pages)) is pages
+    most = part_of(pages, 0, 64 * VIEW_SPARES)
     assert most.base is pages
-    less = owned_part(most, 0, 64 * VIEW_SPARES - 1)
+    less = part_of(most, 0, 64 * VIEW_SPARES - 1)
     assert less.base is None
     for part in (most, less):
         assert not part.flags.writeable
         assert part.tolist() == pages[: len(part)].tolist()
+
+
+@pytest.mark.interpreted
+def test_an_interrupt_in_any_line_of_a_look_up_leaves_no_index_beside_another_array() -> None:
+    lines = 0
+
+    def interrupt_at(nth: int) -> Callable[..., Any]:
+        def trace(frame: Any, event: str, arg: object) -> Any:
+            nonlocal lines
+            if frame.f_code is not page_table.PageTable.index_of.__code__:
+                return trace if event == "call" else None
+            if event == "line":
+                lines += 1
+                if lines == nth:
+                    raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    reached = refused = 0
+    for nth in range(1, 8):
+        cache = opened()
+        row, other = cache.alloc(LONG), cache.alloc(LONG)
+        cache.insert(tokens(LONG), row, swa_evicted_len=LONG)
+        before, lines = cache.digest(), 0
+        sys.settrace(interrupt_at(nth))
+        try:
+            cache.free(other)
+        except KeyboardInterrupt:
+            reached += 1
+        finally:
+            sys.settrace(None)
+        undone = cache.digest() == before
+        try:
+            cache.evict(full_tokens=LONG)
+            cache.check()
+            if undone:
+                cache.free(other)
+        except InvariantViolation as refusal:
+            if "cut off in the middle" not in str(refusal):
+                raise
+            refused += 1
+            continue
+        cache.check()
+        assert cache.sizes().full.free == 3 * LONG
+    assert reached - refused > 3
