@@ -59,8 +59,8 @@ WORTH_EVENTS = 512
 WORTH_PAGES = 65_536
 """The same for pages that those events name: some megabytes of arrays, which nobody else holds any more."""
 
-SLICE_EVENTS = 128
-"""Events folded in one go while idle: a millisecond or two, after which the writer looks at its queue."""
+SLICE_EVENTS = 512
+"""Events folded in one go while idle: a few milliseconds, after which the writer looks at its queue."""
 
 
 @dataclass(slots=True)
