@@ -43,7 +43,7 @@ class Kept:
     def made_in(cls, folder: Path) -> "Kept":
         kept = cls(folder)
         with Journal.open(kept.database) as journal:
-            reader = record_run(journal, small_run(24), checkpoint_every=120)
+            reader = record_run(journal, small_run(24), checkpoint_every=120, kept_up=True)
             kept.late.write_text(write_anchor(reader.anchor()))
             first = reader.transaction(3)
             epoch = reader.info.epoch

@@ -5,6 +5,7 @@ The live state stays about the same size however long the run is.
 """
 
 import random
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -55,12 +56,22 @@ def small_run(requests: int = 60, seed: int = 7) -> tuple[TransactionRecord, ...
 
 
 def record_run(
-    journal: Journal, records: Sequence[TransactionRecord], *, flush_every: int = 20, **how: object
+    journal: Journal,
+    records: Sequence[TransactionRecord],
+    *,
+    flush_every: int = 20,
+    kept_up: object = False,
+    **how: object,
 ) -> JournalReader:
-    """Record them into a new journal, in batches that end where the flushes are."""
+    """Record them into a new journal, in batches that end where the flushes are.
+
+    `kept_up`: after each flush wait for the checkpoints that are due, so that the next batch names them.
+    """
     with journal.record(**how) as recorder:  # type: ignore[arg-type]
         for count, record in enumerate(records, start=1):
             recorder.append(record)
             if count % flush_every == 0:
                 recorder.flush()
+                while kept_up and recorder.keeper is not None and recorder.keeper.worth_working:
+                    time.sleep(0.001)
     return journal.reader(recorder.journal_id)
