@@ -39,6 +39,12 @@ class Inspector:
         share: float | None = SHARE,
         own_process: bool = True,
     ) -> None:
+        told: object = recorder
+        if not isinstance(told, Recorder):
+            raise InvalidArgument(
+                f"an Inspector hears what a thread of this process stores, not a {type(told).__name__}: "
+                f"follow its store with `kvledger serve`"
+            )
         if recorder.url is None:
             raise InvalidArgument("this recorder writes to no store: make one with Journal.record")
         self._recorder = recorder
@@ -79,7 +85,7 @@ class Inspector:
         the projection may take from this process, None all it wants; `own_process` whether questions about
         the past and audits go to a process beside it, begun when somebody first looks. Raises TokenRequired
         for an address that others can reach without a token, CannotListen for one that cannot be had, and
-        InvalidArgument for a recorder without a store.
+        InvalidArgument for a recorder without a store, and for one of `Journal.record_apart`.
         """
         if settings is None:
             settings = ApiSettings(host=host, port=port, reveal_tokens=reveal_tokens)

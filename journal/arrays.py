@@ -42,6 +42,9 @@ FEW_ARRAYS = 16
 FEW_VALUES = 8
 """Up to so many plain values are widened by struct, into bytes that the array then owns, read-only."""
 
+LONG_ARRAY = 1_024
+"""Arrays of more values are compared by numpy, shorter ones as bytes, which means two copies."""
+
 NO_RUN = 2
 """So few values take no more bytes than one run of them does."""
 
@@ -100,7 +103,7 @@ def pack_together(arrays: Sequence[Pages]) -> PackedArrays:
     if not arrays:
         return NOTHING_PACKED
     if len(arrays) <= FEW_ARRAYS:
-        each = [packed for array in arrays if (packed := _pack_alone(array)) is not None]
+        each = [packed for array in arrays if (packed := pack_alone(array)) is not None]
         if len(each) == len(arrays):
             return _one_after_the_other(each)
     return _pack_in_one_pass(arrays)
@@ -112,7 +115,7 @@ def _one_after_the_other(each: Sequence[PackedArray]) -> PackedArrays:
     return PackedArrays(list(elements), list(runs), ends, b"".join(pieces))
 
 
-def _pack_alone(array: Pages) -> PackedArray | None:
+def pack_alone(array: Pages) -> PackedArray | None:
     """One array in its stored form; None for one that only the other way has an answer for."""
     if type(array) is not np.ndarray or array.ndim != 1 or array.dtype != PAGES:
         return None
@@ -124,7 +127,7 @@ def _pack_alone(array: Pages) -> PackedArray | None:
     if (
         last - first == count - 1
         and 0 <= first <= last < COUNTED_PAGES
-        and array.tobytes() == COUNTED[first : last + 1].tobytes()
+        and _same(array, COUNTED[first : last + 1])
     ):
         return count, 1, PACK_RUN(first, count)
     if count > MAX_ELEMENTS:
@@ -146,6 +149,14 @@ def _pack_alone(array: Pages) -> PackedArray | None:
         if not 0 <= start <= LAST_PAGE - length + 1:
             return None
     return count, runs, PACK_RUNS[runs](*pairs)
+
+
+def _same(one: Pages, other: Pages) -> bool:
+    """Whether two arrays of the same length, of one entry or more, are equal."""
+    if len(one) < LONG_ARRAY:
+        return one.tobytes() == other.tobytes()
+    equal = one == other
+    return bool(equal[equal.argmin()])
 
 
 def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:

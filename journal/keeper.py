@@ -22,14 +22,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
 from kvledger.core.errors import JournalError, StoreUnavailable
-from kvledger.core.events import EventsDropped
+from kvledger.core.events import EVENTS, EventsDropped
 from kvledger.core.ids import Seq, TxnId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.chain import ChainHead, CheckpointName, Owner, checkpoint_hash
@@ -58,6 +58,10 @@ WORTH_EVENTS = 512
 
 WORTH_PAGES = 65_536
 """The same for pages that those events name: some megabytes of arrays, which nobody else holds any more."""
+
+_NAME_PAGES = frozenset(
+    event_class for event_class in EVENTS.values() if "full_pages" in {f.name for f in fields(event_class)}
+)
 
 SLICE_EVENTS = 512
 """Events folded in one go while idle: a few milliseconds, after which the writer looks at its queue."""
@@ -221,7 +225,7 @@ class Keeper:
         events = sum(len(item.record.events) for item in batch)
         self._pending.extend(item.record for item in batch)
         self._pending_events += events
-        self._pending_pages += sum(_pages(item.record) for item in batch)
+        self._pending_pages += sum([_pages(item.record) for item in batch])
         if self._pending_events > HOPELESS_EVENTS:
             self._give_up(
                 JournalError(f"a checkpoint could not be written for {self._pending_events} events")
@@ -242,13 +246,14 @@ class Keeper:
             count = len(item.events)
             folded += count
             self._pending_events -= count
-            self._pending_pages -= _pages(item)
             try:
                 if not _is_gap(item):
                     self._fold.apply_record(item)
             except JournalError as error:
                 self._give_up(error)
                 return
+        if not self._pending:
+            self._pending_pages = 0
         self.counters.events += folded
 
     def _written(self, head: ChainHead) -> bool:
@@ -337,8 +342,13 @@ class Keeper:
 
 def _pages(record: TransactionRecord) -> int:
     """Full pages that the events of a transaction name; rows of requests and recoveries count for none."""
-    named = (getattr(event, "full_pages", None) for event in record.events)
-    return sum(pages.size for pages in named if isinstance(pages, np.ndarray))
+    count = 0
+    for event in record.events:
+        if type(event) in _NAME_PAGES:
+            pages = getattr(event, "full_pages", None)
+            if isinstance(pages, np.ndarray):
+                count += len(pages)
+    return count
 
 
 def _is_gap(record: TransactionRecord) -> bool:

@@ -28,7 +28,7 @@ from kvledger.journal.durability import RecorderSettings
 from kvledger.journal.followers import Followers
 from kvledger.journal.keeper import Keeper
 from kvledger.journal.outage import Writer
-from kvledger.journal.rows import Follower, WriterCounters
+from kvledger.journal.rows import Follower, Submission, WriterCounters
 from kvledger.journal.stored_tokens import StoredTokens
 from kvledger.journal.workers import Threads, Workers
 from kvledger.journal.writer_loop import WriterLoop
@@ -145,6 +145,11 @@ class Recorder:
         """Let `follower` hear nothing more; does nothing for one that is not subscribed."""
         self._followers.unsubscribe(follower)
 
+    @property
+    def failure(self) -> JournalError | None:
+        """What ended the recording, None while it goes on."""
+        return self._queue.failure
+
     def begin_transaction(self) -> None:
         """Note that a transaction begins: the next `append` stores how long it took. Never raises."""
         self._began_ns = time.perf_counter_ns()
@@ -159,16 +164,20 @@ class Recorder:
         """
         began, self._began_ns = self._began_ns, None
         duration_us = None if began is None else (time.perf_counter_ns() - began) // 1000
+        self.append_timed(transaction, time_us=time.time_ns() // 1000, duration_us=duration_us)
+
+    def append_timed(self, transaction: TransactionRecord, *, time_us: int, duration_us: int | None) -> None:
+        """As `append`, of a transaction that was handed over at `time_us` (since 1970) and took so long."""
         count = len(transaction.events)
         if os.getpid() != self._pid:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
         try:
             if self._drain is None:
                 with self._queue.lock:
-                    self._accept(transaction, count, duration_us)
+                    self._accept(transaction, count, time_us, duration_us)
             else:
                 with self._drain, self._queue.lock:
-                    self._accept(transaction, count, duration_us)
+                    self._accept(transaction, count, time_us, duration_us)
         except JournalError:
             raise
         except BaseException:
@@ -176,7 +185,9 @@ class Recorder:
                 self._queue.withdraw(transaction, count=count)
             raise
 
-    def _accept(self, transaction: TransactionRecord, count: int, duration_us: int | None) -> None:
+    def _accept(
+        self, transaction: TransactionRecord, count: int, time_us: int, duration_us: int | None
+    ) -> None:
         """The rest of `append`, with the lock held."""
         queue = self._queue
         queue.refuse_if_over()
@@ -184,7 +195,7 @@ class Recorder:
             self._tokens.begin(transaction)
         elif opens_cache(transaction):
             raise JournalError("this recorder already records a cache: start another with Journal.record")
-        queue.put(transaction, count=count, duration_us=duration_us)
+        queue.put(Submission(transaction, time_us, duration_us), count=count)
         if self.durability == "commit":
             queue.wait_for_all()
 

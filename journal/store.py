@@ -14,6 +14,8 @@ from typing import Any, Self
 import sqlalchemy as sa
 
 from kvledger.core.errors import InvalidArgument, UnknownJournal
+from kvledger.journal.apart.orders import Orders
+from kvledger.journal.apart.recorder import ApartRecorder
 from kvledger.journal.arguments import check_number, check_path, check_text
 from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS
 from kvledger.journal.chain import ChainHead, genesis_hash
@@ -119,10 +121,29 @@ class Journal:
             drain_on_sigterm=drain_on_sigterm,
         )
         check_growth(checkpoint_every=checkpoint_every, max_bytes=max_bytes, export_to=export_to)
-        stored_tokens = StoredTokens(tokens, key)
+        return self.begin(
+            StoredTokens(tokens, key),
+            settings,
+            name=name,
+            checkpoint_every=checkpoint_every,
+            max_bytes=max_bytes,
+            export_to=export_to,
+        )
+
+    def begin(
+        self,
+        tokens: StoredTokens,
+        settings: RecorderSettings,
+        *,
+        name: str,
+        checkpoint_every: int,
+        max_bytes: int | None,
+        export_to: str | PathLike[str] | None,
+    ) -> Recorder:
+        """As `record`, of what was looked at before."""
         engine = writing_engine(
             self.url,
-            sync="NORMAL" if durability == "background" else "FULL",
+            sync="NORMAL" if settings.durability == "background" else "FULL",
             lock_timeout_s=self._lock_timeout_s,
         )
         epoch, created_us = uuid.uuid4().hex, time.time_ns() // 1000
@@ -133,7 +154,7 @@ class Journal:
                     epoch=epoch,
                     name=name,
                     config=None,
-                    token_policy=tokens,
+                    token_policy=tokens.policy,
                     format_version=FORMAT_VERSION,
                     created_us=created_us,
                 )
@@ -145,11 +166,11 @@ class Journal:
             created_us=created_us,
             epoch=epoch,
             name=name,
-            token_policy=tokens,
+            token_policy=tokens.policy,
         )
         writer = RowWriter(engine, journal_id=journal_id, genesis=genesis)
         keeper = None
-        if checkpoint_every or max_bytes is not None or on_failure == "degrade":
+        if checkpoint_every or max_bytes is not None or settings.on_failure == "degrade":
             growth = None
             if max_bytes is not None and export_to is not None:
                 folder = check_path(export_to, "export_to")
@@ -173,11 +194,53 @@ class Journal:
             writer,
             settings,
             journal_id=journal_id,
-            tokens=stored_tokens,
+            tokens=tokens,
             keeper=keeper,
             followers=followers,
             url=engine.url,
             workers=self.workers,
+        )
+
+    def record_apart(
+        self,
+        *,
+        name: str = "",
+        tokens: TokenPolicy = "full",
+        key: bytes | None = None,
+        queue_limit: int = DEFAULT_QUEUE_EVENTS,
+        on_failure: OnFailure = "halt",
+        drain_on_sigterm: bool = False,
+        checkpoint_every: int = DEFAULT_CHECKPOINT_EVENTS,
+        max_bytes: int | None = None,
+        export_to: str | PathLike[str] | None = None,
+    ) -> ApartRecorder:
+        """As `record` with durability "step", the writer being a process: the scheduler's has less to do.
+
+        `flush` then hands over and does not wait for the disk (kvledger.journal.apart). Starting takes as
+        long as a fresh interpreter and its imports: a second or two. Raises JournalError too when no process
+        can be started.
+        """
+        _check_name(name)
+        RecorderSettings(queue_limit=queue_limit, on_failure=on_failure, drain_on_sigterm=drain_on_sigterm)
+        check_growth(checkpoint_every=checkpoint_every, max_bytes=max_bytes, export_to=export_to)
+        stored_tokens = StoredTokens(tokens, key)
+        folder = None if export_to is None else str(check_path(export_to, "export_to").absolute())
+        return ApartRecorder(
+            Orders(
+                url=self.url.render_as_string(hide_password=False),
+                lock_timeout_s=self._lock_timeout_s,
+                tokens=tokens,
+                key=key,
+                drawn=stored_tokens.drawn,
+                settings=RecorderSettings(queue_limit=queue_limit, on_failure=on_failure),
+                name=name,
+                checkpoint_every=checkpoint_every,
+                max_bytes=max_bytes,
+                export_to=folder,
+            ),
+            url=self.url,
+            tokens=stored_tokens,
+            drain_on_sigterm=drain_on_sigterm,
         )
 
     def list(self) -> tuple[JournalInfo, ...]:

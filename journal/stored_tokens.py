@@ -54,20 +54,28 @@ OWN_OPS = frozenset(
 class StoredTokens:
     """What one recording stores of tokens. `form` is the cache's part; `stored` belongs to the writer.
 
-    `begin` runs on the cache's thread at the first transaction, before either uses the form.
+    `begin` runs on the cache's thread at the first transaction, before either uses the form. `drawn` is the
+    key of another one's form, under "none", where cache and writer are in two processes.
     """
 
-    def __init__(self, policy: TokenPolicy = "full", key: bytes | None = None) -> None:
+    def __init__(
+        self, policy: TokenPolicy = "full", key: bytes | None = None, *, drawn: bytes | None = None
+    ) -> None:
         check_policy(policy, key)
         self.policy: TokenPolicy = policy
         self.form: TokenForm
         if policy == "hash" and key is not None:
             self.form = HashedTokens(key)
         elif policy == "none":
-            self.form = NoTokens()
+            self.form = NoTokens(drawn)
         else:
             self.form = PlainTokens()
         self._ends = _Ends(self.form)
+
+    @property
+    def drawn(self) -> bytes | None:
+        """The key that another one needs for the same form under "none"."""
+        return self.form.key if isinstance(self.form, NoTokens) else None
 
     def begin(self, first: TransactionRecord) -> None:
         """Learn the page size from the first transaction of a recording."""

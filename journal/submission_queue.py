@@ -5,7 +5,6 @@ lock is held, its caller holds it. Single counters may be read without it.
 """
 
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -71,7 +70,7 @@ class SubmissionQueue:
             f"recording stopped after seq {self.durable_seq} and stores nothing more: {self.failure}"
         )
 
-    def put(self, transaction: TransactionRecord, *, count: int, duration_us: int | None) -> None:
+    def put(self, item: Submission, *, count: int) -> None:
         """Take a transaction of `count` events, once there is room for it. The lock is held.
 
         Raises JournalError as `refuse_if_over` does, then also when the recording ended meanwhile.
@@ -83,9 +82,8 @@ class SubmissionQueue:
             self._work.notify()
             self._wait_for_room()
             self.refuse_if_over()
-        item = Submission(transaction, time.time_ns() // 1000, duration_us)
         # Nothing is called between these lines: an interrupt finds all of it done, or nothing.
-        self._newest = transaction
+        self._newest = item.record
         self.events += count
         self.accepted += 1
         self.last_seq += count

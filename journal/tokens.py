@@ -89,12 +89,12 @@ class HashedTokens:
 
 
 class NoTokens:
-    """The form of "none"."""
+    """The form of "none". Its `key` is drawn, and known to nobody, but where two processes share one form."""
 
-    def __init__(self) -> None:
-        key = secrets.token_bytes(32)
-        self.namespace: Callable[[str], str] = _named(key)
-        self.sums = _summed(key)
+    def __init__(self, key: bytes | None = None) -> None:
+        self.key = secrets.token_bytes(32) if key is None else key
+        self.namespace: Callable[[str], str] = _named(self.key)
+        self.sums = _summed(self.key)
 
     def seed(self, namespace: str) -> bytes:
         """Nothing."""

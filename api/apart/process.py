@@ -15,9 +15,7 @@ import logging
 import os
 import socket
 import subprocess
-import sys
 import weakref
-from multiprocessing.spawn import get_executable
 from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
@@ -25,6 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from kvledger.api.apart.attempts import Attempts
 from kvledger.api.apart.link import Answered, Link, ProcessGone
 from kvledger.api.apart.orders import Orders
+from kvledger.journal.interpreter import current_folder, fresh_interpreter
 
 log = logging.getLogger("kvledger.api")
 
@@ -39,10 +38,6 @@ NICENESS = 10
 
 PROGRAM = f"import os; os.nice({NICENESS}); from kvledger.api.apart.child import main; main()"
 """Niceness comes first: importing is most of what a start costs."""
-
-OWN_VARIABLES = "KVLEDGER_"
-"""Begins the names of settings in the environment, the token's among them: the process is told what it needs
-and nothing more."""
 
 Phase = Literal["idle", "starting", "up", "gone"]
 
@@ -65,7 +60,7 @@ class OwnProcess:
         """Questions that it had no answer to."""
         self.attempts = Attempts() if attempts is None else attempts
         self._orders = orders
-        self._folder = _folder()
+        self._folder = current_folder()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._link: Link | None = None
@@ -187,33 +182,11 @@ class OwnProcess:
             log.warning("the process for past states is gone, they are computed in this one: %s", problem)
 
 
-def _folder() -> str:
-    """Where the scheduler is now: the store may be named by a relative path, and it may go elsewhere."""
-    try:
-        return os.getcwd()
-    except OSError:
-        # The folder was removed; an interpreter would not even start in it.
-        return os.sep
-
-
 def _spawn(folder: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
     """A fresh interpreter, and this side of the connection to it. Raises OSError, ValueError."""
-    executable = get_executable()
-    if not executable:
-        raise ValueError("nobody knows where this interpreter's program is")
-    if getattr(sys, "frozen", False):
-        raise ValueError("the interpreter is part of a packed program, which would begin a second time")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
-    environment["PYTHONPATH"] = os.pathsep.join(_places(folder))
     ours, theirs = socket.socketpair()
     try:
-        process = subprocess.Popen(
-            [executable, "-P", "-c", PROGRAM],
-            stdin=theirs.fileno(),
-            stdout=subprocess.DEVNULL,
-            cwd=folder,
-            env=environment,
-        )
+        process = fresh_interpreter(PROGRAM, folder=folder, stdin=theirs.fileno())
     except BaseException:
         ours.close()
         raise
@@ -221,15 +194,6 @@ def _spawn(folder: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
         theirs.close()
     ours.setblocking(False)
     return process, ours
-
-
-def _places(folder: str) -> list[str]:
-    """Where this interpreter looks for modules; "" (a notebook, a script from stdin) is the folder it is in.
-
-    What is no text, it passes over too.
-    """
-    places: list[Any] = sys.path
-    return [place or folder for place in places if isinstance(place, str)]
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:

@@ -16,7 +16,7 @@ from kvledger.api.apart import process as own_process
 from kvledger.api.apart.attempts import ATTEMPTS, Attempts
 from kvledger.api.apart.process import NICENESS
 from kvledger.core import HybridCache
-from kvledger.journal import Journal
+from kvledger.journal import Journal, interpreter
 from tests.support.inspected import (
     CONFIG,
     DEADLINE_SECONDS,
@@ -164,7 +164,7 @@ def test_nobody_looks_and_no_process_is_started(tmp_path: Path) -> None:
 def test_one_that_does_not_start_leaves_the_questions_to_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr(own_process, "get_executable", lambda: program)
+    monkeypatch.setattr(interpreter, "get_executable", lambda: program)
     with inspected(tmp_path / "run.db") as (inspector, _):
         for _ in range(ATTEMPTS + 2):
             assert put(inspector, PAST).status == 200
@@ -218,7 +218,7 @@ def test_a_scheduler_may_go_elsewhere_and_closing_its_inspector_leaves_nothing_b
                 assert timeline.wait_beyond(last - 1, DEADLINE_SECONDS) >= last
                 process = process_of(inspector)
                 with monkeypatch.context() as broken:
-                    broken.setattr(own_process, "get_executable", lambda: "/bin/false")
+                    broken.setattr(interpreter, "get_executable", lambda: "/bin/false")
                     here = put(inspector, f"{J}/audits", body=b"{}").json["id"]
                 assert put(inspector, f"{J}/tree").status == put(inspector).status == 200
                 assert (process.phase, process.missed) == ("up", 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kvledger.core.errors import InvalidArgument
 from kvledger.journal import ChainHead, Journal, JournalReader
 from kvledger.tools.cli import main
 from kvledger.tools.torture.kill import KillSetup, kill_repeatedly
@@ -29,6 +30,20 @@ def test_a_killed_recorder_loses_no_durable_event_and_leaves_a_journal_that_pass
     assert summary.events_accepted > 0
     if durability == "commit":
         assert (summary.events_lost, summary.empty_journals) == (0, 0)
+
+
+def test_what_was_handed_to_a_process_that_stores_is_stored_after_a_kill(store: str) -> None:
+    Journal.open(store).close()
+    engine: Any = "sqlite" if store.startswith("sqlite") else "postgresql"
+    summary = kill_repeatedly(KillSetup(RUNS, engine, "step", seed=3, url=store, apart=True))
+    assert summary.faults == []
+    assert (summary.killed, summary.missing_durable, summary.audits_passed) == (RUNS, 0, RUNS)
+    assert summary.events_stored >= summary.events_durable > 0
+
+
+def test_a_process_that_stores_is_handed_steps_only() -> None:
+    with pytest.raises(InvalidArgument, match="each step"):
+        kill_repeatedly(KillSetup(1, "sqlite", "commit", seed=3, apart=True))
 
 
 def test_a_store_that_keeps_less_than_was_durable_is_a_fault(

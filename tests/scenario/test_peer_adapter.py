@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from kvledger.journal import Journal
+from kvledger.journal.apart import ApartRecorder
 from kvledger.journal.audit import audit
-from kvledger.tools.bench.peer_adapter import Journaled, Unrecorded
+from kvledger.tools.bench.peer_adapter import Journaled, OnDisk, Unrecorded
 
 SHARED = Path(__file__).parents[3] / "shared"
 PEERS = SHARED / "peers"
@@ -81,17 +82,23 @@ def test_a_trace_is_served_with_every_slot_of_every_hit_checked(
     assert (sizes.full.held, sizes.swa.held) == (0, 0)
 
 
-@pytest.mark.parametrize("page", [64, 1])
+@pytest.mark.parametrize(("made", "page"), [(Journaled, 64), (Journaled, 1), (OnDisk, 64)])
 def test_the_journal_of_a_trace_passes_its_audit(
-    harness: tuple[ModuleType, ModuleType], page: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: tuple[ModuleType, ModuleType],
+    made: type[Journaled],
+    page: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     workload, drivers = harness
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cache = Journaled(page, FULL, SWA)
+    cache = made(page, FULL, SWA)
     trace = workload.TraceWorkload(str(TRACE), REQUESTS, LONGEST_PROMPT)
     drivers.TraceDriver(cache, trim=True).run(trace)
     cache.cache.checkpoint()
     cache.match_indices(np.array([1], dtype=np.int32))  # a step begins: what was recorded is flushed
+    if isinstance(cache.recorder, ApartRecorder):
+        cache.recorder.wait_until_stored()
     (database,) = tmp_path.glob("*/peer.db")
     with Journal.open(database, create=False) as journal:
         verdict = audit(journal.reader())

@@ -17,6 +17,7 @@ from kvledger.api.apart.layer import STATES
 from kvledger.api.apart.link import Answered, ProcessGone
 from kvledger.api.audits import Audits
 from kvledger.api.library import Library
+from kvledger.journal import interpreter
 from tests.support.service import client_over, recorded
 
 
@@ -35,7 +36,7 @@ def test_it_looks_for_modules_where_its_scheduler_does_whatever_stands_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "path", ["/one", "", Path("/no-text"), None, "/two"])
-    assert process._places("/the/folder") == ["/one", "/the/folder", "/two"]
+    assert interpreter._places("/the/folder") == ["/one", "/the/folder", "/two"]
 
 
 def test_a_packed_program_is_not_begun_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:

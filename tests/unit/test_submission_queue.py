@@ -6,13 +6,14 @@ import pytest
 
 from kvledger.core.errors import JournalError
 from kvledger.core.sinks import TransactionRecord
+from kvledger.journal.rows import Submission
 from kvledger.journal.submission_queue import SubmissionQueue
 
 
 def put(queue: SubmissionQueue, events: int = 1) -> TransactionRecord:
     record = TransactionRecord("a", None, [], bytearray(events))
     with queue.lock:
-        queue.put(record, count=events, duration_us=None)
+        queue.put(Submission(record, 0), count=events)
     return record
 
 
@@ -47,7 +48,7 @@ def test_what_nobody_is_woken_for_is_taken_before_long(monkeypatch: pytest.Monke
 
     def pass_time(timeout: float | None = None) -> bool:
         waited.append(timeout)
-        queue.put(TransactionRecord("a", None, [], bytearray(1)), count=1, duration_us=None)
+        queue.put(Submission(TransactionRecord("a", None, [], bytearray(1)), 0), count=1)
         return False
 
     monkeypatch.setattr(queue._work, "wait", pass_time)

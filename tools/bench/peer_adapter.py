@@ -18,6 +18,8 @@ from kvledger.core import CacheConfig, HybridCache, Lease, OutOfSlots
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.sinks import EventSink
 from kvledger.journal import Journal
+from kvledger.journal.apart import ApartRecorder
+from kvledger.journal.recorder import Recorder
 
 WINDOW = {1: 128, 64: 1024}
 """The harness's windows by page size."""
@@ -181,7 +183,10 @@ class Unrecorded:
 
 
 class Journaled(Unrecorded):
-    """The cache with a journal in SQLite, mode "step": flushed where a step of the driver begins."""
+    """The cache with a journal in SQLite, mode "step": flushed where a step of the driver begins.
+
+    The writer is a process of its own, to which a flush hands over.
+    """
 
     def __init__(self, page_size: int, full_size: int, swa_size: int) -> None:
         super().__init__(page_size, full_size, swa_size)
@@ -195,9 +200,13 @@ class Journaled(Unrecorded):
         self._opened.close()
         folder = self._opened.enter_context(tempfile.TemporaryDirectory(prefix="kvledger-peer-"))
         journal = self._opened.enter_context(Journal.open(Path(folder) / "peer.db", create=True))
-        self._recorder = self._opened.enter_context(journal.record(name="peer", durability="step"))
+        self.recorder: Recorder | ApartRecorder = self._recorded(journal)
+        self._opened.callback(self.recorder.close)
         self._flushed = 0
-        self.cache = self._made(self._recorder)
+        self.cache = self._made(self.recorder)
+
+    def _recorded(self, journal: Journal) -> Recorder | ApartRecorder:
+        return journal.record_apart(name="peer")
 
     def reset(self) -> None:
         """Begin anew, cache and journal."""
@@ -205,9 +214,16 @@ class Journaled(Unrecorded):
         self._begin()
 
     def match_indices(self, key: Key) -> tuple[int, Found, Slots]:
-        """A step begins: what the one before recorded goes to disk first, and that is timed too."""
-        recorder = self._recorder
+        """A step begins: what the one before recorded is flushed first, and that is timed too."""
+        recorder = self.recorder
         if recorder.last_seq != self._flushed:
             recorder.flush()
             self._flushed = recorder.last_seq
         return super().match_indices(key)
+
+
+class OnDisk(Journaled):
+    """The same with the writer on a thread, where a flush waits until the disk has it."""
+
+    def _recorded(self, journal: Journal) -> Recorder | ApartRecorder:
+        return journal.record(name="peer", durability="step")

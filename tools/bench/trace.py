@@ -6,8 +6,9 @@ sink's `append` in them. What the flush at the end of each step takes is told ap
 Both together are what journaling costs the scheduler's thread. What it costs the machine is the CPU time of
 the whole process, the writer's thread included, until the recorder is closed and all is stored.
 
-Three ways are compared with no journal: "memory" keeps the transactions in a list, "background" lets the
-writer's thread work whenever it can, "step" has it done with each step at its end.
+Four ways are compared with no journal: "memory" keeps the transactions in a list, "background" lets the
+writer's thread work whenever it can, "step" has it done with each step at its end, and "apart" hands each
+step to a process of its own, whose start is not counted.
 """
 
 import gc
@@ -24,14 +25,15 @@ from pydantic import BaseModel, ConfigDict
 
 from kvledger.core.sinks import EventSink, MemorySink
 from kvledger.journal import Journal
+from kvledger.journal.apart import ApartRecorder
 from kvledger.journal.recorder import Recorder
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.bench.recording import Traffic, serve
 from kvledger.tools.meter import Meter
 from kvledger.tools.progress import Progress
 
-Journaling = Literal["off", "memory", "background", "step"]
-WAYS: tuple[Journaling, ...] = ("off", "memory", "background", "step")
+Journaling = Literal["off", "memory", "background", "step", "apart"]
+WAYS: tuple[Journaling, ...] = ("off", "memory", "background", "step", "apart")
 
 
 class WayFigure(BaseModel):
@@ -40,8 +42,8 @@ class WayFigure(BaseModel):
     `cpu_seconds` and `wall_seconds` are of all cache calls, `cpu_median_us` and `cpu_p99_us` of one.
     The ratios are over the run without a journal in the same round. `flush_cpu_seconds`: beside the calls.
     `thread_us_per_request` are calls and flushes. `process_us_per_request` is the CPU time of all threads,
-    from the first request until the recorder is closed: the reference scheduler's own work is in it, with
-    and without a journal.
+    that of the process that stores included, from the first request until the recorder is closed: the
+    reference scheduler's own work is in it, with and without a journal.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -110,13 +112,14 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
             with _sink(way) as sink:
                 # What an earlier run left behind is not this one's to clean up.
                 gc.collect()
-                flush = sink.flush if way == "step" and isinstance(sink, Recorder) else None
-                began = time.process_time_ns()
+                recorder = sink if isinstance(sink, Recorder | ApartRecorder) else None
+                flush = recorder.flush if recorder is not None and way in ("step", "apart") else None
+                began = _process_seconds(recorder)
                 serve(work, sink=sink, meter=meter, flush=flush)
-                if isinstance(sink, Recorder):
+                if recorder is not None:
                     # What the writer has left to do is part of the cost.
-                    sink.close()
-                process[round_number, place] = (time.process_time_ns() - began) / 1e9
+                    recorder.close()
+                process[round_number, place] = _process_seconds(recorder) - began
             if isinstance(sink, MemorySink):
                 events = sum(len(record.events) for record in sink.transactions)
             spent = np.array(meter.calls_ns)
@@ -155,6 +158,12 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
     )
 
 
+def _process_seconds(recorder: Recorder | ApartRecorder | None) -> float:
+    """CPU time of this process, and of the one that stores where there is one."""
+    apart = recorder.counters.cpu_seconds if isinstance(recorder, ApartRecorder) else 0.0
+    return time.process_time() + apart
+
+
 def _median(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", digits: int) -> float:
     return round(float(np.median(values)), digits)
 
@@ -170,6 +179,12 @@ def _sink(way: Journaling) -> Iterator[EventSink | None]:
         with (
             tempfile.TemporaryDirectory(prefix="kvledger-bench-") as folder,
             Journal.open(Path(folder) / "bench.db", create=True) as journal,
-            journal.record(name="bench", durability=way) as recorder,
+            _recorded(journal, way) as recorder,
         ):
             yield recorder
+
+
+def _recorded(journal: Journal, way: Literal["background", "step", "apart"]) -> Recorder | ApartRecorder:
+    if way == "apart":
+        return journal.record_apart(name="bench")
+    return journal.record(name="bench", durability=way)

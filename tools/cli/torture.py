@@ -31,6 +31,9 @@ def kill_command(
     durability: Annotated[
         DurabilityChoice, typer.Option("--durability", help="What a killed process may lose")
     ] = DurabilityChoice.STEP,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="With a process that stores, which is not killed (step only).")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Names workloads and moments.")] = 0,
     db: Annotated[
         str | None,
@@ -44,14 +47,14 @@ def kill_command(
     """
     from kvledger.tools.torture.kill import KillSetup, kill_repeatedly
 
-    setup = KillSetup(runs=runs, engine=engine.value, durability=durability.value, seed=seed, url=db)
+    setup = KillSetup(runs, engine.value, durability.value, seed, url=db, apart=apart)
     with progress_bar() as progress:
         summary = kill_repeatedly(setup, progress=progress)
     if as_json:
         print_json(summary)
         return OK if summary.passed else VIOLATION
     typer.echo(f"killed             {summary.killed} of {summary.runs} recording into {summary.engine}")
-    typer.echo(f"durability         {summary.durability}")
+    typer.echo(f"durability         {summary.durability}{', in a process apart' * summary.apart}")
     typer.echo(f"events accepted    {summary.events_accepted:,}")
     typer.echo(f"       durable     {summary.events_durable:,}, of which {summary.missing_durable:,} missing")
     typer.echo(f"       stored      {summary.events_stored:,}")

@@ -2,7 +2,8 @@
 
 Each run starts a process that serves a workload with journaling on, kills it with SIGKILL once it has
 recorded a number of events drawn from the seed and a drawn moment has passed, and then opens the journal as
-the next start would. All that was durable must be there, the chain must verify, and the audit must pass.
+the next start would. All that was durable must be there, the chain must verify, and the audit must pass. With
+a process that stores, all that was handed to it must be there once it has ended, which it does by itself.
 """
 
 import random
@@ -18,7 +19,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict
 
-from kvledger.core.errors import CacheError, JournalError
+from kvledger.core.errors import CacheError, InvalidArgument, JournalError
 from kvledger.journal import Journal
 from kvledger.journal.database import store_url
 from kvledger.journal.durability import Durability
@@ -26,7 +27,7 @@ from kvledger.journal.migration import migrate
 from kvledger.tools.judge import judge
 from kvledger.tools.progress import Progress
 from kvledger.tools.torture.postgresql_server import start_server
-from kvledger.tools.torture.victim import ACCEPTED, DURABLE, JOURNAL, PLACES, Orders, serve
+from kvledger.tools.torture.victim import ACCEPTED, DURABLE, JOURNAL, PLACES, WRITER, Orders, serve
 
 Engine = Literal["sqlite", "postgresql"]
 
@@ -45,13 +46,17 @@ START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class KillSetup:
-    """What to do: `runs` kills of one engine in one durability mode; `url` names a store, None makes one."""
+    """What to do: `runs` kills of one engine in one durability mode; `url` names a store, None makes one.
+
+    With `apart` the victims record through a process of its own, which is not killed.
+    """
 
     runs: int
     engine: Engine
     durability: Durability
     seed: int
     url: str | None = None
+    apart: bool = False
 
 
 class KillSummary(BaseModel):
@@ -61,6 +66,7 @@ class KillSummary(BaseModel):
 
     engine: str
     durability: str
+    apart: bool
     seed: int
     runs: int
     killed: int
@@ -98,6 +104,8 @@ class _Tally:
 
 def kill_repeatedly(setup: KillSetup, *, progress: Progress | None = None) -> KillSummary:
     """Kill `setup.runs` victims, one after the other. Raises JournalError where no server can be had."""
+    if setup.apart and setup.durability != "step":
+        raise InvalidArgument("a process that stores is handed what it stores with each step")
     draw = random.Random(f"{setup.engine} {setup.durability} {setup.seed}")
     # Each victim is forked from a server that has everything imported and no thread running.
     context = get_context("forkserver")
@@ -106,7 +114,7 @@ def kill_repeatedly(setup: KillSetup, *, progress: Progress | None = None) -> Ki
     with _store(setup) as url:
         for run in range(setup.runs):
             shared = context.RawArray("q", PLACES)
-            orders = Orders(database=url, durability=setup.durability, seed=draw.randrange(1_000_000))
+            orders = Orders(url, setup.durability, draw.randrange(1_000_000), apart=setup.apart)
             victim = context.Process(target=serve, args=(orders, shared), daemon=True)
             victim.start()
             try:
@@ -116,12 +124,14 @@ def kill_repeatedly(setup: KillSetup, *, progress: Progress | None = None) -> Ki
                 victim.kill()
                 victim.join()
             tally.killed += victim.exitcode == -9
+            _wait_for_writer(shared[WRITER])
             _examine(url, shared, f"run {run} (workload {orders.seed})", tally)
             if progress is not None:
                 progress("kills", run + 1, setup.runs)
     return KillSummary(
         engine=setup.engine,
         durability=setup.durability,
+        apart=setup.apart,
         seed=setup.seed,
         runs=setup.runs,
         killed=tally.killed,
@@ -146,6 +156,23 @@ def _wait_for_events(victim: Any, shared: Any, target: int) -> None:
         if time.monotonic() > deadline:
             raise JournalError(f"the victim recorded {shared[ACCEPTED]} events in {START_SECONDS} seconds")
         time.sleep(LOOK_SECONDS)
+
+
+def _wait_for_writer(pid: int) -> None:
+    """Return once the process that stores is gone, or only waits for somebody to ask how it ended."""
+    deadline = time.monotonic() + START_SECONDS
+    while pid and time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(LOOK_SECONDS)
+    if pid:
+        raise JournalError(
+            f"the process that stores has not ended {START_SECONDS} seconds after its scheduler"
+        )
 
 
 def _examine(url: str, shared: Any, run: str, tally: _Tally) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from kvledger.core import HybridCache
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
+from kvledger.journal.apart import ApartRecorder
 from kvledger.journal.durability import Durability
 from kvledger.journal.recorder import Recorder
 from kvledger.tools.meter import Meter
@@ -21,11 +22,12 @@ from kvledger.tools.scheduler.watch import Watch
 from kvledger.tools.tap import TapSink
 from kvledger.tools.workload import builtin_workload
 
-JOURNAL, ACCEPTED, DURABLE, STEPS = range(4)
+JOURNAL, ACCEPTED, DURABLE, STEPS, WRITER = range(5)
 """Places in the shared memory: the journal's id, the last seq that `append` accepted, the last seq that was
-durable when the recorder said so, and how many steps were served."""
+durable when the recorder said so, how many steps were served, and the process that stores if there is one:
+what was handed to it counts as durable."""
 
-PLACES = 4
+PLACES = 5
 
 REQUESTS = 100
 """In one round of the workload; a victim that is left alone serves round after round."""
@@ -38,12 +40,13 @@ class Orders:
     database: str
     durability: Durability
     seed: int
+    apart: bool = False
 
 
 class WitnessSink:
     """Passes transactions on and notes in `shared` what has been accepted and, with "commit", is durable."""
 
-    def __init__(self, recorder: Recorder, shared: Any) -> None:
+    def __init__(self, recorder: Recorder | ApartRecorder, shared: Any) -> None:
         self._recorder = recorder
         self._shared = shared
         self._by_append = recorder.durability == "commit"
@@ -60,7 +63,9 @@ class WitnessSink:
 def serve(orders: Orders, shared: Any) -> None:
     """Serve until killed. `shared` has `PLACES` integers of eight bytes."""
     with Journal.open(orders.database) as journal:
-        recorder = journal.record(name=f"torture seed {orders.seed}", durability=orders.durability)
+        recorder = _recorded(journal, orders)
+        if isinstance(recorder, ApartRecorder):
+            shared[WRITER] = recorder.pid
         config = BUILTIN.config()
         meter = Meter()
         tap = TapSink(WitnessSink(recorder, shared), meter)
@@ -82,7 +87,14 @@ def serve(orders: Orders, shared: Any) -> None:
             scheduler.run(builtin_workload(REQUESTS, seed=number))
 
 
-def _note_steps(recorder: Recorder, shared: Any) -> Callable[[], None]:
+def _recorded(journal: Journal, orders: Orders) -> Recorder | ApartRecorder:
+    name = f"torture seed {orders.seed}"
+    if orders.apart:
+        return journal.record_apart(name=name)
+    return journal.record(name=name, durability=orders.durability)
+
+
+def _note_steps(recorder: Recorder | ApartRecorder, shared: Any) -> Callable[[], None]:
     def flush() -> None:
         if recorder.durability == "step":
             accepted = recorder.last_seq

@@ -1,0 +1,286 @@
+"""The sink whose writer is a process: recording takes of the scheduler's process what handing over costs.
+
+A recorder's thread (kvledger.journal.recorder) shares one interpreter with the scheduler, and whoever waits
+for it finds cold caches afterwards. Here `flush`, once a step, puts what was recorded into a pipe, at whose
+other end a recorder of the same kind stores it (writer.py). What was handed over outlives the scheduler's
+process; it is not on the disk yet. `durable_seq` says what is, and `wait_until_stored` waits for it.
+
+When the pipe is full, `flush` waits: nothing is dropped.
+"""
+
+import atexit
+import os
+import threading
+import time
+from contextlib import AbstractContextManager, nullcontext, suppress
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.engine import URL
+
+from kvledger.core.errors import JournalError
+from kvledger.core.ids import Seq
+from kvledger.core.sinks import TokenForm, TransactionRecord, opens_cache
+from kvledger.journal.apart.board import (
+    BATCHES,
+    BYTES,
+    CPU_NS,
+    DEGRADED,
+    DROPPED_EVENTS,
+    DURABLE_SEQ,
+    EVENTS,
+    FLUSHED,
+    GAPS,
+    JOURNAL_ID,
+    PHASE,
+    RECORDING,
+    TRANSACTIONS,
+    UNKEPT,
+)
+from kvledger.journal.apart.frames import FLUSH, NUMBER, frame, pack
+from kvledger.journal.apart.orders import Orders
+from kvledger.journal.apart.process import LOOK_SECONDS, WritingProcess
+from kvledger.journal.drain import SigtermDrain
+from kvledger.journal.durability import Durability
+from kvledger.journal.recorder import STEP_EVENTS
+from kvledger.journal.rows import Submission, WriterCounters
+from kvledger.journal.stored_tokens import StoredTokens
+
+
+class ApartRecorder:
+    """An `EventSink` that writes one journal through a process of its own. Made by `Journal.record_apart`.
+
+    To be closed, or used as a context manager. `flush`, `wait_until_stored`, `durable_seq`, `last_seq` and
+    `close` are safe from any thread; `begin_transaction` and `append` belong to the cache's.
+    """
+
+    durability: Durability = "step"
+
+    def __init__(
+        self, orders: Orders, *, url: URL, tokens: StoredTokens, drain_on_sigterm: bool = False
+    ) -> None:
+        self.url = url
+        self._tokens = tokens
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._began_ns: int | None = None
+        self._waiting: list[Submission] = []
+        self._waiting_events = 0
+        self._newest: Submission | None = None
+        self._accepted = 0
+        self._accepted_events = 0
+        self._flushes = 0
+        self._closed = False
+        self._process = WritingProcess(orders)
+        self._words = self._process.words
+        self.journal_id = self._words[JOURNAL_ID]
+        self._drain = SigtermDrain(self.wait_until_stored) if drain_on_sigterm else None
+        # Holds off SIGTERM while a call has the lock; costs nothing where nobody asked for it.
+        self._undisturbed: AbstractContextManager[None] = self._drain or nullcontext()
+        atexit.register(self.close)
+
+    @property
+    def token_form(self) -> TokenForm:
+        """What of tokens and namespaces is stored: the cache's digests are over the same."""
+        return self._tokens.form
+
+    @property
+    def last_seq(self) -> Seq:
+        """Seq of the last event that `append` accepted, 0 before the first."""
+        return Seq(max(self._accepted_events + self._words[GAPS], self._words[DURABLE_SEQ]))
+
+    @property
+    def durable_seq(self) -> Seq:
+        """Seq of the last event on disk, 0 before the first; always the end of a transaction."""
+        return Seq(self._words[DURABLE_SEQ])
+
+    @property
+    def pid(self) -> int:
+        """The process that stores, as the operating system counts."""
+        return self._process.pid
+
+    @property
+    def queued_events(self) -> int:
+        """Events accepted and not on disk, those given up included until the store is back."""
+        return max(0, self.last_seq - self.durable_seq)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the store is failing right now and events are held or given up ("degrade" only)."""
+        return bool(self._words[DEGRADED])
+
+    @property
+    def dropped_events(self) -> int:
+        """Events given up because the store failed for too long; 0 with "halt", which stops instead."""
+        return self._words[DROPPED_EVENTS]
+
+    @property
+    def counters(self) -> WriterCounters:
+        """Events, transactions, bytes and batches stored so far, and the CPU seconds of the whole process."""
+        words = self._words
+        return WriterCounters(
+            events=words[EVENTS],
+            transactions=words[TRANSACTIONS],
+            bytes=words[BYTES],
+            batches=words[BATCHES],
+            cpu_seconds=words[CPU_NS] / 1e9,
+        )
+
+    def begin_transaction(self) -> None:
+        """Note that a transaction begins: the next `append` stores how long it took. Never raises."""
+        self._began_ns = time.perf_counter_ns()
+
+    def append(self, transaction: TransactionRecord) -> None:
+        """Take one ended transaction; its events' arrays must not change before it was handed over.
+
+        Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
+        another cache already; the transaction is then not recorded. Cost: about a microsecond, and with the
+        first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
+        """
+        began, self._began_ns = self._began_ns, None
+        duration_us = None if began is None else (time.perf_counter_ns() - began) // 1000
+        item = Submission(transaction, time.time_ns() // 1000, duration_us)
+        self._check_process()
+        try:
+            if self._drain is None:
+                with self._lock:
+                    self._accept(item)
+            else:
+                with self._drain, self._lock:
+                    self._accept(item)
+        except JournalError:
+            raise
+        except BaseException:
+            with self._undisturbed, self._lock:
+                self._withdraw(item)
+            raise
+
+    def _accept(self, item: Submission) -> None:
+        """The rest of `append`, with the lock held."""
+        if self._closed or self._process.failure is not None or self._words[PHASE] != RECORDING:
+            self._refuse_if_over()
+        if self._waiting_events >= STEP_EVENTS or len(self._waiting) >= STEP_EVENTS:
+            self._hand_over()
+        transaction = item.record
+        if not self._accepted:
+            self._tokens.begin(transaction)
+        elif opens_cache(transaction):
+            raise JournalError(
+                "this recorder already records a cache: start another with Journal.record_apart"
+            )
+        count = len(transaction.events)
+        # Nothing is called between these lines: an interrupt finds all of it done, or nothing.
+        self._newest = item
+        self._accepted += 1
+        self._accepted_events += count
+        self._waiting_events += count
+        self._waiting.append(item)
+
+    def _withdraw(self, item: Submission) -> None:
+        """Take back a transaction whose `append` was interrupted: the cache undoes it. The lock is held.
+
+        If it was handed over already, journal and cache have parted for good, and the recording ends.
+        """
+        if self._newest is not item:
+            return
+        if self._waiting and self._waiting[-1] is item:
+            self._waiting.pop()
+            self._newest = None
+            count = len(item.record.events)
+            self._accepted -= 1
+            self._accepted_events -= count
+            self._waiting_events -= count
+        else:
+            self._process.fail("an append was interrupted while it was handed over")
+
+    def flush(self) -> None:
+        """Hand over everything that `append` has taken: it outlives this process from here on.
+
+        Waits while the pipe is full. Raises JournalError as `append` does. Cost: a microsecond or two for
+        each event, and the bytes of its tokens copied twice.
+        """
+        self._check_process()
+        with self._undisturbed, self._lock:
+            self._refuse_if_over()
+            self._hand_over()
+
+    def wait_until_stored(self) -> None:
+        """`flush`, and wait until all of it is on disk, or the store is failing ("degrade")."""
+        self._check_process()
+        with self._undisturbed, self._lock:
+            self._refuse_if_over()
+            self._hand_over()
+            self._flushes = wanted = self._flushes + 1
+            self._process.write(frame(FLUSH, NUMBER.pack(wanted)))
+        while self._words[FLUSHED] < wanted:
+            self._process.look()
+            self._refuse_if_over()
+            time.sleep(LOOK_SECONDS)
+
+    def close(self) -> None:
+        """Hand over what waits, and wait until everything is stored; a second call does nothing.
+
+        Raises JournalError when the recording has failed, and when all is stored but a last checkpoint or
+        export failed.
+        """
+        if os.getpid() != self._pid:
+            self._closed = True
+            return
+        with self._undisturbed, self._lock:
+            if self._closed:
+                return
+            self._process.look()
+            if self._process.failure is None:
+                with suppress(JournalError):  # It is the process's failure then, which is told below.
+                    self._hand_over()
+            self._process.end()
+            self._closed = True
+        atexit.unregister(self.close)
+        if self._drain is not None:
+            self._drain.remove()
+        self._process.look()
+        if self._process.failure is not None:
+            raise self._raised()
+        if self._words[PHASE] == UNKEPT:
+            raise JournalError(self._process.text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
+
+    def _refuse_if_over(self) -> None:
+        if self._closed:
+            raise JournalError("the recorder is closed")
+        if self._words[PHASE] != RECORDING:
+            self._process.look()
+        if self._process.failure is not None:
+            raise self._raised()
+
+    def _raised(self) -> JournalError:
+        """What a call is told of the failure."""
+        return JournalError(
+            f"recording stopped after seq {self.durable_seq} and stores nothing more: {self._process.failure}"
+        )
+
+    def _hand_over(self) -> None:
+        """Write one frame of what waits. The lock is held. Whatever goes wrong ends the recording: of a
+        frame that was cut short nothing is stored."""
+        if not self._waiting:
+            return
+        try:
+            batch, self._waiting, self._waiting_events = self._waiting, [], 0
+            self._process.write(pack(batch))
+        except BaseException as error:
+            self._process.fail(f"events could not be handed over: {error!r}")
+            if not isinstance(error, JournalError):
+                raise
+        if self._process.failure is not None:
+            raise self._raised()

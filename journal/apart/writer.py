@@ -1,0 +1,193 @@
+"""The process that stores what a recorder elsewhere hands to it: an ordinary recorder, fed through a pipe.
+
+It is the scheduler's child, in a session of its own, and outlives it: the pipe's end says that the scheduler
+has closed its recorder or is gone, and what was handed over until then is stored before this process ends.
+What it has to tell stands on the board.
+"""
+
+import os
+import pickle
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+from kvledger.core.errors import JournalError, StoreUnavailable
+from kvledger.journal.apart.board import (
+    BATCHES,
+    BYTES,
+    CLOSED,
+    CPU_NS,
+    DEGRADED,
+    DROPPED_EVENTS,
+    DURABLE_SEQ,
+    EVENTS,
+    FAILED,
+    FLUSHED,
+    GAPS,
+    JOURNAL_ID,
+    PHASE,
+    RECORDING,
+    TRANSACTIONS,
+    UNAVAILABLE,
+    UNKEPT,
+    Board,
+)
+from kvledger.journal.apart.frames import END, FLUSH, HEADER, NUMBER, ORDERS, unpack
+from kvledger.journal.apart.orders import Orders
+from kvledger.journal.recorder import Recorder
+from kvledger.journal.rows import Submission
+from kvledger.journal.store import Journal
+from kvledger.journal.stored_tokens import StoredTokens
+
+LOOK_SECONDS = 0.25
+"""How often it looks around while nothing comes."""
+
+READ_BYTES = 2**20
+
+NOTHING = 0
+"""The form of no frame."""
+
+
+def main(board_file: int) -> None:
+    """Follow the orders that come on standard input, until it ends."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Whoever stops the scheduler stops this process by that.
+        signal.signal(number, signal.SIG_IGN)
+    board = Board(board_file)
+    board.forget_file()
+    try:
+        _record(board)
+    except JournalError as error:
+        board.words[UNAVAILABLE] = isinstance(error, StoreUnavailable)
+        board.end(FAILED, str(error))
+    except BaseException as error:
+        board.end(FAILED, f"the process that stores met an error of its own: {error!r}")
+        raise
+
+
+def _record(board: Board) -> None:
+    frames = _frames()
+    first = next((each for each in frames if each[0] == ORDERS), None)
+    if first is None:
+        return
+    orders: Orders = pickle.loads(first[1])
+    with Journal.open(orders.url, create=False, lock_timeout_s=orders.lock_timeout_s) as journal:
+        recorder = journal.begin(
+            StoredTokens(orders.tokens, orders.key, drawn=orders.drawn),
+            orders.settings,
+            name=orders.name,
+            checkpoint_every=orders.checkpoint_every,
+            max_bytes=orders.max_bytes,
+            export_to=orders.export_to,
+        )
+    notes = _Notes(board, recorder)
+    recorder.subscribe(notes)
+    words = board.words
+    words[JOURNAL_ID] = recorder.journal_id
+    notes.write()
+    words[PHASE] = RECORDING
+    try:
+        _feed(recorder, frames, notes)
+    except JournalError as error:
+        notes.write()
+        # What the recorder failed of is told without its own words around it.
+        board.end(FAILED, str(recorder.failure or error))
+    except BaseException as error:
+        board.end(FAILED, f"the process that stores met an error of its own: {error!r}")
+        raise
+    finally:
+        _close(recorder, board)
+        notes.write()
+    board.end(CLOSED, "")
+
+
+def _feed(recorder: Recorder, frames: Iterator[tuple[int, bytes]], notes: "_Notes") -> None:
+    """Give the recorder what comes, until it fails or nobody can send any more."""
+    parent = os.getppid()
+    for form, body in frames:
+        if form == END or (form == NOTHING and os.getppid() != parent):
+            return
+        if form == FLUSH:
+            recorder.flush()
+            notes.write()
+            notes.flushed(*NUMBER.unpack(body))
+        elif form != NOTHING:
+            for record, time_us, duration_us in unpack(form, body):
+                notes.handed += len(record.events)
+                recorder.append_timed(record, time_us=time_us, duration_us=duration_us)
+        notes.write()
+        if recorder.failure is not None:
+            raise recorder.failure
+
+
+def _close(recorder: Recorder, board: Board) -> None:
+    try:
+        recorder.close()
+    except JournalError as error:
+        failure = recorder.failure
+        board.end(UNKEPT if failure is None else FAILED, str(error if failure is None else failure))
+
+
+class _Notes:
+    """Keeps the board up to date with a recorder, from its writer's thread and from that of `main`."""
+
+    def __init__(self, board: Board, recorder: Recorder) -> None:
+        self._words = board.words
+        self._recorder = recorder
+        self._lock = threading.Lock()
+        self.handed = 0
+        """Events given to the recorder."""
+
+    def stored(self, batch: Sequence[Submission], *, number: int, seq: int, link: bytes) -> None:
+        """A batch was committed."""
+        self._write(seq)
+
+    def dropped(self, batch: Sequence[Submission]) -> None:
+        """A batch was given up."""
+        self._write(self._recorder.durable_seq)
+
+    def write(self) -> None:
+        """Everything that the recorder tells of itself; of the thread that gives it events."""
+        self._words[GAPS] = self._recorder.last_seq - self.handed
+        self._write(self._recorder.durable_seq)
+
+    def flushed(self, number: int) -> None:
+        """FLUSH frame `number` was followed."""
+        self._words[FLUSHED] = number
+
+    def _write(self, durable_seq: int) -> None:
+        words, recorder = self._words, self._recorder
+        counters = recorder.counters
+        with self._lock:
+            words[DURABLE_SEQ] = max(words[DURABLE_SEQ], durable_seq)
+            words[DEGRADED] = recorder.degraded
+            words[DROPPED_EVENTS] = recorder.dropped_events
+            words[EVENTS] = counters.events
+            words[TRANSACTIONS] = counters.transactions
+            words[BYTES] = counters.bytes
+            words[BATCHES] = counters.batches
+            words[CPU_NS] = time.process_time_ns()
+
+
+def _frames() -> Iterator[tuple[int, bytes]]:
+    """What comes on standard input, frame by frame, until it ends; NOTHING where nothing came for a while. Of
+    a frame that is cut short nobody was told that it was handed over."""
+    waiting = bytearray()
+    while True:
+        while len(waiting) >= HEADER.size:
+            length, form = HEADER.unpack_from(waiting)
+            end = HEADER.size + length
+            if len(waiting) < end:
+                break
+            body = bytes(memoryview(waiting)[HEADER.size : end])
+            del waiting[:end]
+            yield form, body
+        if not select.select([0], [], [], LOOK_SECONDS)[0]:
+            yield NOTHING, b""
+            continue
+        read = os.read(0, READ_BYTES)
+        if not read:
+            return
+        waiting += read

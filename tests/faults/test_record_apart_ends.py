@@ -1,0 +1,620 @@
+"""The process that writes a journal, its store or its scheduler fails: what is stored is whole, and told."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fcntl import ioctl
+from pathlib import Path
+from struct import unpack as read_number
+from termios import FIONREAD
+from typing import Any
+
+import pytest
+
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.core.errors import JournalError
+from kvledger.core.events import EventsDropped
+from kvledger.core.sinks import TransactionRecord
+from kvledger.journal import Journal, number_transactions
+from kvledger.journal.apart import ApartRecorder
+from kvledger.journal.apart import recorder as recorder_module
+from kvledger.journal.apart.board import FAILED, FLUSHED, PHASE, RECORDING, WORDS
+from kvledger.journal.apart.frames import FLUSH, HEADER, NUMBER, PICKLED, PLAIN, unpack
+from kvledger.journal.apart.process import PIPE_BYTES, WritingProcess
+from kvledger.journal.audit import audit
+from kvledger.journal.recorder import STEP_EVENTS
+from kvledger.journal.replay import replay
+from tests.support.stored_events import allocated, opened, record
+from tests.support.stores import change
+
+PAGE = 4
+CONFIG = CacheConfig(page_size=PAGE, sliding_window=8, full_tokens=256, swa_tokens=256)
+DEADLINE_SECONDS = 60
+"""How long a test waits for another process before it fails; nothing is measured against it."""
+
+BULKY = "load " * PIPE_BYTES
+"""Words so long that no pipe takes them at once."""
+
+
+def until(done: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Look again and again, a thousandth of a second apart."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not done():
+        assert time.monotonic() < deadline, "it never came"
+        meanwhile()
+        time.sleep(0.001)
+
+
+def kill(made: ApartRecorder) -> None:
+    os.kill(made.pid, signal.SIGKILL)
+    made._process._process.wait()
+
+
+def in_the_pipe(made: ApartRecorder) -> int:
+    """How many bytes wait in the pipe of a recorder."""
+    return int(read_number("i", ioctl(made._process._pipe, FIONREAD, b"\0" * 4))[0])
+
+
+def full(made: ApartRecorder) -> bool:
+    """Whether the pipe has no room for another page of memory."""
+    waiting = -1
+    while waiting != in_the_pipe(made):
+        waiting = in_the_pipe(made)
+        time.sleep(0.01)
+    return waiting >= 32_768
+
+
+def use(cache: HybridCache, times: int = 1) -> None:
+    """Allocate and free a page: two transactions of one event each."""
+    for _ in range(times):
+        cache.free(cache.alloc(PAGE))
+
+
+def refused(cache: HybridCache, made: ApartRecorder, *, said: str) -> None:
+    """Whatever is asked of a recorder that has failed is refused, and the cache stays as it is."""
+    digest, last = cache.digest(), made.last_seq
+    told = rf"after seq {made.durable_seq} .*{said}"
+    for call in (lambda: cache.alloc(PAGE), made.flush, made.wait_until_stored, lambda: use(cache)):
+        with pytest.raises(JournalError, match=told):
+            call()
+    assert (cache.digest(), made.last_seq) == (digest, last)
+    cache.check()
+
+
+def closed_once(made: ApartRecorder, *, said: str) -> None:
+    """Its close tells of the failure, and no second one does."""
+    with pytest.raises(JournalError, match=said):
+        made.close()
+    made.close()
+    assert made._process._process.returncode is not None
+    with pytest.raises(JournalError, match="closed"):
+        made.flush()
+
+
+def sound_end(journal: Journal) -> int:
+    """The seq at which the newest journal ends, in which nothing is wrong."""
+    reader = journal.reader()
+    assert list(journal.verify()) == []
+    assert audit(reader, chain=journal.verify()).verdict == "pass"
+    return int(reader.head().seq)
+
+
+def stored_digest(journal: Journal) -> str:
+    return replay(journal.reader()).state.digest()
+
+
+def test_signals_for_the_scheduler_do_not_end_the_process_and_one_that_was_killed_is_told(
+    tmp_path: Path,
+) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        # What a terminal sends to a group or a session does not reach another one.
+        assert os.getsid(made.pid) == os.getpgid(made.pid) == made.pid != os.getsid(0)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(made.pid, number)
+        use(cache, 3)
+        made.wait_until_stored()
+        stored = cache.digest()
+        assert made.durable_seq == 7
+
+        kill(made)
+        made.flush()  # Nothing waits, and nothing is lost.
+        cache.alloc(PAGE)
+        with pytest.raises(JournalError, match=r"after seq 7 .*ended with signal 9"):
+            made.flush()
+        refused(cache, made, said="ended with signal 9")
+        closed_once(made, said=r"after seq 7 .*ended with signal 9")
+        assert made.durable_seq == 7 < made.last_seq
+        assert sound_end(journal) == 7
+        assert stored_digest(journal) == stored
+
+
+def test_a_step_that_nobody_flushes_finds_out_by_itself(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+        kill(made)
+        with pytest.raises(JournalError, match=r"after seq 1 .*ended with signal 9"):
+            use(cache, STEP_EVENTS)
+        assert made.last_seq == 1 + STEP_EVENTS
+        refused(cache, made, said="ended with signal 9")
+        closed_once(made, said="ended with signal 9")
+        assert sound_end(journal) == 1
+
+
+def test_a_full_pipe_makes_flush_wait_and_loses_nothing_and_one_that_nobody_reads_any_more_ends_it(
+    tmp_path: Path,
+) -> None:
+    raised: list[BaseException] = []
+
+    def flush(made: ApartRecorder) -> None:
+        try:
+            made.flush()
+        except JournalError as error:
+            raised.append(error)
+
+    def blocked(made: ApartRecorder) -> threading.Thread:
+        os.kill(made.pid, signal.SIGSTOP)
+        made.append(record(allocated("r", 1), reason=BULKY))
+        thread = threading.Thread(target=flush, args=(made,))
+        thread.start()
+        until(lambda: full(made))
+        assert thread.is_alive()
+        return thread
+
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        made.append(record(opened()))
+        made.wait_until_stored()
+        thread = blocked(made)
+        # What asks for no lock goes on telling.
+        assert (made.last_seq, made.durable_seq, made.queued_events) == (2, 1, 1)
+        os.kill(made.pid, signal.SIGCONT)
+        thread.join(DEADLINE_SECONDS)
+        made.wait_until_stored()
+        assert (made.last_seq, made.durable_seq, raised) == (2, 2, [])
+
+        thread = blocked(made)
+        os.kill(made.pid, signal.SIGKILL)
+        thread.join(DEADLINE_SECONDS)
+        assert [type(error) for error in raised] == [JournalError]
+        assert "after seq 2 " in str(raised[0])
+        assert "signal 9" in str(raised[0])
+        closed_once(made, said="signal 9")
+        assert [one.reason == BULKY for one in journal.reader().transactions()] == [False, True]
+        assert journal.reader().head().seq == 2
+        assert list(journal.verify()) == []
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def refuse(path: Path) -> None:
+    change(
+        f"sqlite:///{path}",
+        "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.seq > 2 "
+        "BEGIN SELECT RAISE(ABORT, 'no room'); END",
+    )
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program writes, and does not stop."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [(refuse, "no room"), (remove, "removed or replaced")],
+    ids=["refused", "removed"],
+)
+def test_a_store_that_fails_halts_the_cache(tmp_path: Path, fail: Any, said: str) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path) as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        cache.alloc(PAGE)
+        made.wait_until_stored()
+        stored = cache.digest()
+        assert made.durable_seq == 2
+        fail(path)
+        cache.alloc(PAGE)
+        # It is handed over, and the failure is heard of without another call.
+        made.flush()
+        until(lambda: made._words[PHASE] == FAILED)
+        refused(cache, made, said=said)
+        closed_once(made, said=said)
+        assert made.durable_seq == 2
+    if fail is refuse:
+        with Journal.open(path, create=False) as journal:
+            assert sound_end(journal) == 2
+            assert stored_digest(journal) == stored
+
+
+def test_one_who_waits_for_the_disk_hears_of_a_store_that_fails(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path, lock_timeout_s=0.05) as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+        with locked(path):
+            cache.alloc(PAGE)
+            with pytest.raises(JournalError, match=r"after seq 1 .*locked"):
+                made.wait_until_stored()
+            refused(cache, made, said="locked")
+        # The lock is gone, and it stays over.
+        refused(cache, made, said="locked")
+        closed_once(made, said="locked")
+        assert sound_end(journal) == 1
+
+
+def test_degraded_it_names_what_it_dropped_and_goes_on_and_closing_in_an_outage_tells_what_was_lost(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.db"
+    with Journal.open(path, lock_timeout_s=0.05) as journal:
+        made = journal.record_apart(on_failure="degrade", queue_limit=8)
+        cache = HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+
+        def step() -> None:
+            use(cache)
+            made.flush()
+
+        with locked(path):
+            until(lambda: made.dropped_events > 0, step)
+            assert made.degraded
+            made.wait_until_stored()  # Not for the store.
+            assert (made.durable_seq, made.queued_events) == (1, made.last_seq - 1)
+        until(lambda: made.durable_seq == made.last_seq and not made.degraded, made.wait_until_stored)
+        step()
+        made.wait_until_stored()
+        until(lambda: made.durable_seq == made.last_seq, made.wait_until_stored)
+
+        reader = journal.reader()
+        gaps = [one.event for one in reader.events() if type(one.event) is EventsDropped]
+        dropped = [seq for gap in gaps for seq in range(gap.first_seq, gap.last_seq + 1)]
+        assert len(dropped) == made.dropped_events > 0
+        stored = [int(one.seq) for one in reader.events()]
+        assert sorted(stored + dropped) == list(range(1, made.last_seq + 1))
+        assert reader.head().seq == made.last_seq
+        assert stored_digest(journal) == cache.digest()
+        verdict = audit(reader, chain=journal.verify())
+        assert (verdict.verdict, len(verdict.gaps)) == ("unverified", len(gaps))
+
+        durable = made.durable_seq
+        with locked(path):
+            use(cache, 3)
+            closed_once(made, said="6 events held and 0 given up")
+        assert journal.reader().head().seq == durable == made.durable_seq
+        assert list(journal.verify()) == []
+
+
+SCRIPT = f"""
+import os, signal, struct, sys, threading, time, warnings
+from fcntl import ioctl
+from termios import FIONREAD
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.journal import Journal
+
+warnings.simplefilter("ignore")
+recorder = Journal.open(sys.argv[1]).record_apart()
+cache = HybridCache(
+    CacheConfig(page_size=4, sliding_window=8, full_tokens=256, swa_tokens=256), sink=recorder
+)
+for _ in range(50):
+    cache.free(cache.alloc(4))
+recorder.flush()
+digest = cache.digest()
+pid = recorder.pid
+os.kill(pid, signal.SIGSTOP)
+with cache.transaction({"load "!r} * {PIPE_BYTES}):
+    cache.alloc(4)
+threading.Thread(target=recorder.flush, daemon=True).start()
+waiting = 0
+while waiting < 65_536:
+    waiting = struct.unpack("i", ioctl(recorder._process._pipe, FIONREAD, b"    "))[0]
+print(pid, digest, recorder.last_seq, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_of_a_frame_that_a_killed_scheduler_did_not_finish_nothing_is_stored_and_all_before_it_is(
+    tmp_path: Path,
+) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "run.db")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.wait(DEADLINE_SECONDS) == -signal.SIGKILL
+    assert program.stdout is not None
+    pid, digest, last = program.stdout.read().split()
+    os.kill(int(pid), signal.SIGCONT)
+    # The other process has the end of the same pipe until it ends.
+    _, said = program.communicate(timeout=DEADLINE_SECONDS)
+    assert said == ""
+    with Journal.open(tmp_path / "run.db", create=False) as journal:
+        assert sound_end(journal) == 101 < int(last)
+        assert stored_digest(journal) == digest
+
+
+class Interrupt(KeyboardInterrupt):
+    """Raised by the handler of a signal."""
+
+
+@contextmanager
+def alarms(wanted: Callable[[Any], bool] = lambda frame: True) -> Iterator[None]:
+    """SIGALRM interrupts whatever runs, where that is wanted."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        if wanted(frame):
+            raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_interrupt_while_the_pipe_is_full_ends_the_recording_before_what_was_cut_off(
+    tmp_path: Path,
+) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        use(cache, 3)
+        made.flush()
+        stored = cache.digest()
+        os.kill(made.pid, signal.SIGSTOP)
+        with cache.transaction(BULKY):
+            cache.alloc(PAGE)
+        with alarms():
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Interrupt):
+                made.flush()
+        os.kill(made.pid, signal.SIGCONT)
+        until(lambda: made.durable_seq == 7)
+        refused(cache, made, said="could not be handed over: Interrupt")
+        closed_once(made, said="could not be handed over: Interrupt")
+        assert sound_end(journal) == 7
+        assert stored_digest(journal) == stored
+
+
+class Kept(WritingProcess):
+    """Stands for the process: keeps what is written to it, and costs no start."""
+
+    text = ""
+
+    def __init__(self, orders: Any) -> None:
+        numbers = memoryview(bytearray(8 * WORDS)).cast("q")
+        numbers[PHASE] = RECORDING
+        self.words = numbers
+        self.failure = None
+        self.data = bytearray()
+        self.ended = 0
+        self.answers = True
+
+    def write(self, data: bytes) -> None:
+        """All of it goes in at once, and who asks for the disk is told that it is there, if it `answers`."""
+        self.data += data
+        length, form = HEADER.unpack_from(data)
+        if form == FLUSH and self.answers:
+            (self.words[FLUSHED],) = NUMBER.unpack_from(data, len(data) - length)
+
+    def look(self, *, wait_s: float = 0.0) -> None:
+        """It goes on."""
+
+    def end(self) -> None:
+        """Be counted."""
+        self.ended += 1
+
+    def stored(self) -> list[TransactionRecord]:
+        """What the frames hold."""
+        found, at = list[TransactionRecord](), 0
+        while at < len(self.data):
+            length, form = HEADER.unpack_from(self.data, at)
+            at += HEADER.size + length
+            if form in (PLAIN, PICKLED):
+                found += [item.record for item in unpack(form, bytes(self.data[at - length : at]))]
+        return found
+
+
+@pytest.fixture
+def without_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal]:
+    """A store whose recordings go nowhere: `Kept` has them."""
+    monkeypatch.setattr(recorder_module, "WritingProcess", Kept)
+    with Journal.open(tmp_path / "run.db") as journal:
+        yield journal
+
+
+def kept_of(made: ApartRecorder) -> Kept:
+    assert isinstance(made._process, Kept)
+    return made._process
+
+
+def kept_digest(made: ApartRecorder) -> str:
+    return replay(number_transactions(kept_of(made).stored())).state.digest()
+
+
+RECORDER_FILE = recorder_module.__file__
+
+
+def in_the_recorder(frame: Any) -> bool:
+    """Whether a frame is, or was called from, one of the recorder's."""
+    while frame is not None:
+        if frame.f_code.co_filename == RECORDER_FILE:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@pytest.mark.interpreted
+def test_an_interrupt_anywhere_in_append_or_flush_is_taken_back_or_ends_the_recording(
+    without_a_process: Journal,
+) -> None:
+    dice = random.Random(5)
+    ended = withdrawn = rounds = 0
+    while rounds < 60 or (not (ended and withdrawn) and rounds < 2_000):
+        rounds += 1
+        made = without_a_process.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+
+        class Interrupted:
+            """A sink that is interrupted while it hands on."""
+
+            def append(self, transaction: TransactionRecord, to: ApartRecorder = made) -> None:
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-6, 3e-5))
+                to.append(transaction)
+
+        ledger: Any = cache._ledger
+        ledger.sink = Interrupted()
+        with alarms(in_the_recorder):
+            for _ in range(20):
+                before = cache.digest()
+                try:
+                    cache.alloc(PAGE)
+                    signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-6, 1e-4))
+                    made.flush()
+                except Interrupt:
+                    withdrawn += cache.digest() == before
+                except JournalError:
+                    break
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if kept_of(made).failure is None:
+            made.flush()
+            assert kept_digest(made) == cache.digest()
+            assert made.last_seq == sum(len(one.events) for one in kept_of(made).stored())
+            made.close()
+        else:
+            ended += 1
+            with pytest.raises(JournalError, match="could not be handed over"):
+                made.close()
+        assert kept_of(made).ended == 1
+    assert ended > 0, "no interrupt came while something was handed over: the test would prove little"
+    assert withdrawn > 0, "no interrupt came in an append: the test would prove little"
+
+
+def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
+    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_a_process.record_apart()
+    cache = HybridCache(CONFIG, sink=made)
+    before, accept = cache.digest(), made._accept
+
+    def interrupted(item: Any) -> None:
+        accept(item)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "_accept", interrupted)
+        with pytest.raises(Interrupt):
+            cache.alloc(PAGE)
+    assert (cache.digest(), made.last_seq) == (before, 1)
+    use(cache)
+    made.close()
+    assert [one.op for one in kept_of(made).stored()] == ["open", "alloc", "free"]
+    assert kept_digest(made) == cache.digest()
+
+
+def test_who_waits_after_an_interrupted_wait_waits_for_what_came_since(
+    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_a_process.record_apart()
+    kept = kept_of(made)
+    kept.answers = False
+    write = kept.write
+
+    def interrupted(data: bytes) -> None:
+        write(data)
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "write", interrupted)
+        with pytest.raises(Interrupt):
+            made.wait_until_stored()
+    kept.words[FLUSHED] = 1  # What was asked for is done; nothing was to be stored.
+    HybridCache(CONFIG, sink=made)
+    looks = []
+
+    def look(*, wait_s: float = 0.0) -> None:
+        looks.append(wait_s)
+        kept.words[FLUSHED] = 2
+
+    monkeypatch.setattr(kept, "look", look)
+    made.wait_until_stored()
+    assert looks, "it did not wait for the transaction"
+    made.close()
+
+
+@pytest.fixture
+def interrupting_sigterm() -> Iterator[Any]:
+    """SIGTERM raises, as a scheduler's own handler may."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    yield interrupt
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_an_append_that_is_interrupted_once_it_was_handed_over_ends_the_recording(
+    without_a_process: Journal, interrupting_sigterm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_a_process.record_apart(drain_on_sigterm=True)
+    cache = HybridCache(CONFIG, sink=made)
+    accept = made._accept
+
+    def terminated(item: Any) -> None:
+        accept(item)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "_accept", terminated)
+        with pytest.raises(Interrupt):
+            cache.alloc(PAGE)
+    # The drain has handed it over, and the cache has undone it.
+    assert [one.op for one in kept_of(made).stored()] == ["open", "alloc"]
+    digest = cache.digest()
+    with pytest.raises(JournalError, match="interrupted"):
+        cache.alloc(PAGE)
+    assert cache.digest() == digest
+    with pytest.raises(JournalError, match="interrupted"):
+        made.close()
+
+
+def test_a_close_that_fails_gives_the_signal_back(
+    without_a_process: Journal, interrupting_sigterm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_a_process.record_apart(drain_on_sigterm=True)
+    HybridCache(CONFIG, sink=made)
+    assert signal.getsignal(signal.SIGTERM) != interrupting_sigterm
+
+    def broken(data: bytes) -> None:
+        kept_of(made).fail("the pipe is broken")
+
+    monkeypatch.setattr(kept_of(made), "write", broken)
+    with pytest.raises(JournalError, match="the pipe is broken"):
+        made.close()
+    assert signal.getsignal(signal.SIGTERM) == interrupting_sigterm
+    assert kept_of(made).ended == 1

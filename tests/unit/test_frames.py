@@ -1,0 +1,436 @@
+"""A transaction that goes through the pipe to the process that stores it arrives as it was handed over."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvledger.core.errors import JournalError
+from kvledger.core.events import (
+    EVENTS,
+    CacheOpened,
+    CallIgnored,
+    Cause,
+    Evicted,
+    FingerprintReason,
+    KvFingerprinted,
+    LockReleased,
+    NodeCreated,
+    NodeDeleted,
+    NodeTouched,
+    Origin,
+    PagesAllocated,
+    PrefixInserted,
+    RequestClosed,
+)
+from kvledger.core.ids import LeaseId, NodeId, RequestId
+from kvledger.core.sinks import TransactionRecord
+from kvledger.journal.apart.frames import (
+    FEW_PAGES,
+    FLUSH,
+    HEADER,
+    PICKLED,
+    PLAIN,
+    frame,
+    pack,
+    unpack,
+)
+from kvledger.journal.arrays import COUNTED_PAGES, LAST_PAGE, MOST_RUNS
+from kvledger.journal.codec import encode_all
+from kvledger.journal.rows import Submission
+from tests.support.stored_events import (
+    allocated,
+    any_events,
+    events_of,
+    facts,
+    opened,
+    pages,
+    record,
+    seeded,
+    short_story,
+    sums,
+    transactions,
+)
+
+
+class Name(str):
+    """A name that is not quite a str: some schedulers have such ones."""
+
+    __slots__ = ()
+
+
+def parts(data: bytes) -> tuple[int, bytes]:
+    """The form and the body of one frame, which is exactly as long as its header says."""
+    length, form = HEADER.unpack_from(data)
+    body = data[HEADER.size :]
+    assert len(body) == length
+    return form, body
+
+
+def through(batch: list[Submission], *, form: int = PLAIN) -> list[Submission]:
+    """What arrives of a batch, which went in `form`."""
+    went, body = parts(pack(batch))
+    assert went == form
+    return unpack(went, body)
+
+
+def one(*events: Any) -> Submission:
+    return Submission(record(*events), 5, 6)
+
+
+def only_event(event: Any, *, form: int = PLAIN) -> Any:
+    """What arrives of one event, alone in its transaction."""
+    ((arrived, _, _),) = through([one(event)], form=form)
+    (found,) = arrived.events
+    assert type(found) is type(event)
+    return found
+
+
+def told(item: Submission) -> tuple[Any, ...]:
+    """A submission as values that compare, without its events."""
+    made = item.record
+    return (
+        (made.op, made.request_id, made.undone, type(made.undone), made.rolled_back, made.reason),
+        (item.time_us, item.duration_us, type(item)),
+    )
+
+
+def arrays_of(event: Any) -> list[np.ndarray]:
+    values = [getattr(event, name) for name in event.__slots__]
+    return [value for value in values if isinstance(value, np.ndarray)]
+
+
+@pytest.mark.parametrize("kind", sorted(EVENTS))
+@seeded
+@given(data=st.data())
+def test_an_event_of_every_kind_arrives_as_it_went_and_would_be_stored_the_same(
+    kind: str, data: st.DataObject
+) -> None:
+    event = data.draw(events_of(kind))
+    arrived = only_event(event)
+    assert facts(arrived) == facts(event)
+    assert encode_all([arrived]) == encode_all([event])
+    for array in arrays_of(arrived):
+        assert array.dtype in (np.int64, np.uint64)
+        assert not array.flags.writeable
+
+
+@seeded
+@given(
+    st.lists(
+        st.tuples(transactions(), st.integers(0, 2**62), st.none() | st.integers(0, 2**40)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_a_batch_arrives_in_order_with_its_names_marks_reasons_and_times(batch: list[Any]) -> None:
+    sent = [Submission(*each) for each in batch]
+    arrived = through(sent)
+    assert [told(item) for item in arrived] == [told(item) for item in sent]
+    for before, after in zip(sent, arrived, strict=True):
+        assert encode_all(after.record.events) == encode_all(before.record.events)
+
+
+@seeded
+@given(st.lists(any_events(), max_size=4))
+def test_both_forms_carry_the_same(events: list[Any]) -> None:
+    odd = Submission(record(*events, op="op"), 1, None)
+    odd.record.rolled_back = 0  # type: ignore[assignment]
+    (plain,) = through([Submission(record(*events), 1, None)])
+    (pickled,) = through([odd], form=PICKLED)
+    assert [facts(event) for event in pickled.record.events] == [
+        facts(event) for event in plain.record.events
+    ]
+
+
+def test_what_was_handed_over_may_change_afterwards() -> None:
+    full = np.arange(1, 9, dtype=np.int64)
+    item = one(PagesAllocated(None, full, full, None))
+    form, body = parts(pack([item]))
+    full[:] = 0
+    item.record.undone[0] = 1
+    item.record.events.clear()
+    (arrived,) = unpack(form, body)
+    assert arrived.record.undone == b"\x00"
+    (event,) = arrived.record.events
+    assert isinstance(event, PagesAllocated)
+    assert event.full_pages.tolist() == list(range(1, 9))
+
+
+def test_names_and_reasons_that_are_no_unicode_arrive() -> None:
+    sent = Submission(record(op="a\0", reason="half a pair: \ud800", request_id="\udfff"), 1, None)
+    assert [told(item) for item in through([sent])] == [told(sent)]
+
+
+def test_a_transaction_without_one_mark_per_event_is_for_the_other_end_to_refuse() -> None:
+    wrong = record(Evicted(1, 2, 3, 4), Evicted(1, 2, 3, 4))
+    wrong.undone = bytearray(1)
+    ((arrived, _, _),) = through([Submission(wrong, 1, None)])
+    assert (len(arrived.events), arrived.undone) == (2, bytearray(1))
+
+
+def test_no_transactions_and_no_body_are_frames_too() -> None:
+    assert through([]) == []
+    assert parts(frame(FLUSH, b"")) == (FLUSH, b"")
+
+
+RISING = list(range(1, FEW_PAGES + 1))
+MANY = 3 * FEW_PAGES
+
+
+def stretches(count: int, length: int, *, first: int = 1) -> list[int]:
+    """`count` runs of `length` neighbours, a page left out between them."""
+    return [first + (length + 1) * run + i for run in range(count) for i in range(length)]
+
+
+LONG = {
+    "the longest that is copied": RISING,
+    "one run": list(range(1, MANY + 1)),
+    "one run from page 0": list(range(MANY)),
+    "one run up to the last of the counted": list(range(COUNTED_PAGES - MANY, COUNTED_PAGES)),
+    "one run over the end of the counted": list(range(COUNTED_PAGES - 9, COUNTED_PAGES - 9 + MANY)),
+    "one run beyond the counted": list(range(COUNTED_PAGES + 5, COUNTED_PAGES + 5 + MANY)),
+    "one run up to the last page": list(range(LAST_PAGE - MANY + 1, LAST_PAGE + 1)),
+    "one run past the last page": list(range(LAST_PAGE - 9, LAST_PAGE - 9 + MANY)),
+    "a run that only begins and ends as one": [1, 3, 2, *range(4, MANY + 1)],
+    "the same at the other end": [*range(1, MANY - 2), MANY - 1, MANY - 2, MANY],
+    "two runs": stretches(2, MANY),
+    "two runs beyond the counted": stretches(2, MANY, first=COUNTED_PAGES),
+    "two runs, the second first": [*range(MANY, 2 * MANY), *range(1, MANY)],
+    "the most runs": stretches(MOST_RUNS, FEW_PAGES // 8),
+    "one run more": stretches(MOST_RUNS + 1, FEW_PAGES // 8),
+    "no two neighbours": list(range(1, 2 * MANY, 2)),
+    "falling": list(range(MANY, 0, -1)),
+    "one page again and again": [7] * MANY,
+    "nothing but padding": [0] * MANY,
+    "below nothing": list(range(-MANY, 0)),
+    "over nothing": list(range(-9, MANY - 9)),
+    "no neighbours, outside int32": [2**33 + 2 * i for i in range(MANY)],
+    "one outside int32": [*range(1, 2 * MANY, 2), 2**40],
+    "one run outside int32": list(range(2**40, 2**40 + MANY)),
+    "the ends of int64": [-(2**63), 2**63 - 1] * MANY,
+}
+
+
+@pytest.mark.parametrize("values", LONG.values(), ids=LONG.keys())
+def test_a_long_array_arrives_whatever_form_it_takes(values: list[int]) -> None:
+    sent = NodeDeleted(NodeId(1), None, Cause.CAPACITY, pages(values), pages(values), None)
+    arrived = only_event(sent)
+    for array in (arrived.full_pages, arrived.swa_pages):
+        assert array.dtype == np.int64
+        assert not array.flags.writeable
+        assert array.tolist() == values
+
+
+def test_few_runs_of_many_pages_take_few_bytes() -> None:
+    plain = len(pack([one(allocated(None, *LONG["no two neighbours"]))]))
+    assert plain > 2 * 4 * MANY  # two arrays of int32
+    for name in ("one run", "one run beyond the counted", "two runs"):
+        assert len(pack([one(allocated(None, *LONG[name]))])) < 500, name
+
+
+def test_arrays_that_do_not_lie_in_one_piece_arrive() -> None:
+    every_other = np.arange(2 * MANY, dtype=np.int64)[::2]
+    backwards = np.arange(9, dtype=np.int64)[::-1]
+    arrived = only_event(PagesAllocated(None, every_other, backwards, None))
+    assert arrived.full_pages.tolist() == list(range(0, 2 * MANY, 2))
+    assert arrived.swa_pages.tolist() == list(range(8, -1, -1))
+
+
+LEAF: dict[str, Any] = {
+    "node": NodeId(7),
+    "parent": None,
+    "namespace": "n",
+    "start": 4,
+    "tokens": b"\x01\x00\x00\x00",
+    "full_pages": pages([5]),
+    "swa_pages": None,
+    "stamp": 11,
+    "full_origin": Origin(RequestId("r1"), 2),
+    "swa_origin": None,
+}
+
+
+def leaf(**changes: Any) -> Any:
+    return NodeCreated(**(LEAF | changes))
+
+
+ODD: dict[str, tuple[Any, str]] = {
+    "a numpy integer": (Evicted(np.int64(3), 0, 0, 0), "asked_full"),  # type: ignore[arg-type]
+    "a bool for an int": (Evicted(True, 0, 0, 0), "asked_full"),
+    "an int for a bool": (
+        LockReleased(LeaseId(1), None, None, 1, False),  # type: ignore[arg-type]
+        "swa_was_held",
+    ),
+    "a float for an int": (Evicted(1.5, 0, 0, 0), "asked_full"),  # type: ignore[arg-type]
+    "None for an int": (Evicted(None, 0, 0, 0), "asked_full"),  # type: ignore[arg-type]
+    "a kind of str": (leaf(namespace=Name("n")), "namespace"),
+    "a kind of str that may be missing": (CallIgnored("free", None, RequestId(Name("r")), 1), "request_id"),
+    "text for a cause": (RequestClosed(RequestId("r"), "finish"), "reason"),  # type: ignore[arg-type]
+    "bytes that can change": (leaf(tokens=bytearray(b"abcd")), "tokens"),
+    "a list for a tuple": (NodeTouched([NodeId(1)], 1), "nodes"),  # type: ignore[arg-type]
+    "a tuple for an origin": (leaf(full_origin=("r1", 2)), "full_origin"),
+}
+
+
+@pytest.mark.parametrize(("event", "name"), ODD.values(), ids=ODD.keys())
+def test_a_value_of_another_type_arrives_as_it_was(event: Any, name: str) -> None:
+    sent, arrived = getattr(event, name), getattr(only_event(event, form=PICKLED), name)
+    assert (type(arrived), arrived) == (type(sent), sent)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        Origin(RequestId(Name("r")), 1),
+        Origin(RequestId("r"), np.int64(1)),  # type: ignore[arg-type]
+        Origin(None, True),
+    ],
+    ids=["a kind of str", "a numpy integer", "a bool"],
+)
+def test_an_origin_of_other_types_arrives_as_it_was(origin: Any) -> None:
+    arrived = only_event(leaf(swa_origin=origin), form=PICKLED).swa_origin
+    assert type(arrived) is Origin
+    for name in ("request_id", "epoch"):
+        sent, got = getattr(origin, name), getattr(arrived, name)
+        assert (type(got), got) == (type(sent), sent)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(3, dtype=np.int32),
+        np.arange(3, dtype=">i8"),
+        np.arange(3, dtype=np.float64),
+        np.arange(4, dtype=np.int64).reshape(2, 2),
+        np.array(5),
+        np.arange(3, dtype=np.int64).view(np.ma.MaskedArray),
+    ],
+    ids=["int32", "the other order of bytes", "floats", "two dimensions", "none", "a kind of array"],
+)
+def test_an_array_of_another_kind_arrives_as_it_was(array: Any) -> None:
+    arrived = only_event(PagesAllocated(None, array, pages([1]), None), form=PICKLED).full_pages
+    assert (type(arrived), arrived.dtype, arrived.shape) == (type(array), array.dtype, array.shape)
+    assert arrived.tolist() == array.tolist()
+
+
+def test_checksums_arrive_unsigned_and_other_numbers_as_they_were() -> None:
+    def fingerprinted(full: Any) -> Any:
+        return KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([1, 2]), full, None)
+
+    arrived = only_event(fingerprinted(sums(2**64 - 1, 0)))
+    assert (arrived.full_sums.dtype, arrived.full_sums.tolist()) == (np.uint64, [2**64 - 1, 0])
+    assert arrived.swa_sums is None
+    signed = only_event(fingerprinted(pages([1, 2])), form=PICKLED)
+    assert (signed.full_sums.dtype, signed.full_sums.tolist()) == (np.int64, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("request_id", 5),
+        ("rolled_back", 1),
+        ("undone", b"\x00"),
+        ("undone", [0]),
+    ],
+)
+def test_what_a_transaction_holds_of_another_type_arrives_as_it_was(name: str, value: Any) -> None:
+    sent = record(Evicted(1, 2, 3, 4))
+    setattr(sent, name, value)
+    ((arrived, _, _),) = through([Submission(sent, 1, None)], form=PICKLED)
+    found = getattr(arrived, name)
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize(("name", "value"), [("op", "op"), ("request_id", "r1"), ("reason", "why")])
+def test_a_text_of_a_class_of_the_callers_own_arrives_as_a_text(name: str, value: str) -> None:
+    sent = record(Evicted(1, 2, 3, 4))
+    setattr(sent, name, Name(value))
+    ((arrived, _, _),) = through([Submission(sent, 1, None)], form=PLAIN)
+    found = getattr(arrived, name)
+    assert (type(found), found) == (str, value)
+
+
+def test_what_is_inside_of_containers_may_be_of_any_type() -> None:
+    config = {"a": Name("b"), "c": [1.5, None, {"d": np.int64(2)}], "e": (1, 2)}
+    arrived = only_event(opened(**config)).config
+    assert arrived == {"page_size": 1, **config}
+    assert [type(arrived["a"]), type(arrived["c"][2]["d"]), type(arrived["e"])] == [Name, np.int64, tuple]
+    nodes = (NodeId(1), np.int64(2), True)
+    touched = only_event(NodeTouched(nodes, 1)).nodes  # type: ignore[arg-type]
+    assert [(type(node), node) for node in touched] == [(int, 1), (np.int64, 2), (bool, True)]
+
+
+def test_one_odd_value_takes_the_whole_batch_the_other_way_and_nothing_of_it_changes() -> None:
+    story = [Submission(each, number, None) for number, each in enumerate(short_story())]
+    odd = Submission(record(Evicted(np.int64(3), 0, 0, 0)), 9, 9)  # type: ignore[arg-type]
+    batch = [*story, odd]
+    arrived = through(batch, form=PICKLED)
+    assert [told(item) for item in arrived] == [told(item) for item in batch]
+    for before, after in zip(batch, arrived, strict=True):
+        assert encode_all(after.record.events) == encode_all(before.record.events)
+
+
+def test_what_is_no_event_arrives_for_the_encoder_to_refuse() -> None:
+    ((arrived, _, _),) = through([one("no event")], form=PICKLED)
+    found: list[Any] = list(arrived.events)
+    assert found == ["no event"]
+    with pytest.raises(JournalError):
+        encode_all(arrived.events)
+
+
+def inserted(**changes: Any) -> Any:
+    fields = dict.fromkeys(PrefixInserted.__slots__, 0)  # type: ignore[attr-defined]
+    return PrefixInserted(**(fields | changes))
+
+
+CANNOT: dict[str, Any] = {
+    "a lock": threading.Lock(),
+    "a function without a name": lambda: 1,
+    "bytes that belong to somebody": memoryview(b"abcd"),
+}
+
+
+@pytest.mark.parametrize("value", CANNOT.values(), ids=CANNOT.keys())
+@pytest.mark.parametrize(
+    "within",
+    [
+        lambda value: Evicted(value, 0, 0, 0),
+        lambda value: leaf(tokens=value),
+        lambda value: CacheOpened(1, 4, 64, 64, "remap", {"a": value}),
+        lambda value: NodeTouched((value,), 1),
+        lambda value: inserted(adopted_full=((0, value),)),
+    ],
+    ids=["a number", "bytes", "a setting", "a node among many", "a range among many"],
+)
+def test_what_cannot_be_pickled_is_refused_in_a_sentence(value: Any, within: Any) -> None:
+    with pytest.raises(JournalError, match="cannot be handed to the process that stores it"):
+        pack([one(Evicted(1, 2, 3, 4)), one(within(value))])
+
+
+def test_a_setting_that_holds_itself_arrives_for_the_encoder_to_refuse() -> None:
+    config: dict[str, Any] = {}
+    config["again"] = config
+    arrived = only_event(CacheOpened(1, 4, 64, 64, "remap", config)).config
+    assert arrived["again"] is arrived
+
+
+def test_an_object_nested_too_deep_to_pickle_is_refused() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    try:
+        with pytest.raises(JournalError, match="cannot be handed"):
+            pack([one(CacheOpened(1, 4, 64, 64, "remap", {"deep": deep}))])
+    finally:
+        while deep:  # One by one: what is freed at once is freed as deep.
+            deep = deep.pop()
+
+
+def test_a_transaction_is_the_same_record_again() -> None:
+    ((arrived, time_us, duration_us),) = through([one()])
+    assert arrived == TransactionRecord("op", None, [], bytearray())
+    assert (time_us, duration_us) == (5, 6)
