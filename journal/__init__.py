@@ -1,5 +1,6 @@
 """Events on disk: recording, reading back and verifying; replay and audit read what comes out."""
 
+from kvledger.journal.apart import ApartRecorder
 from kvledger.journal.chain import ChainHead
 from kvledger.journal.info import JournalInfo
 from kvledger.journal.lookups.questions import (
@@ -19,6 +20,7 @@ from kvledger.journal.tail import Tail
 from kvledger.journal.verify import ChainBreak
 
 __all__ = [
+    "ApartRecorder",
     "Beginning",
     "ChainBreak",
     "ChainHead",

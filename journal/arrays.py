@@ -43,7 +43,7 @@ FEW_VALUES = 8
 """Up to so many plain values are widened by struct, into bytes that the array then owns, read-only."""
 
 LONG_ARRAY = 1_024
-"""Arrays of more values are compared by numpy, shorter ones as bytes, which means two copies."""
+"""Arrays of so many values are compared by numpy, shorter ones as bytes, which means two copies."""
 
 NO_RUN = 2
 """So few values take no more bytes than one run of them does."""
@@ -116,7 +116,7 @@ def _one_after_the_other(each: Sequence[PackedArray]) -> PackedArrays:
 
 
 def pack_alone(array: Pages) -> PackedArray | None:
-    """One array in its stored form; None for one that only the other way has an answer for."""
+    """One array in its stored form; None for one that only `pack_together` has an answer for."""
     if type(array) is not np.ndarray or array.ndim != 1 or array.dtype != PAGES:
         return None
     count = len(array)
@@ -155,8 +155,7 @@ def _same(one: Pages, other: Pages) -> bool:
     """Whether two arrays of the same length, of one entry or more, are equal."""
     if len(one) < LONG_ARRAY:
         return one.tobytes() == other.tobytes()
-    equal = one == other
-    return bool(equal[equal.argmin()])
+    return bool((one == other).all())
 
 
 def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:

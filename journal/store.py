@@ -233,7 +233,8 @@ class Journal:
                 key=key,
                 drawn=stored_tokens.drawn,
                 settings=RecorderSettings(queue_limit=queue_limit, on_failure=on_failure),
-                name=name,
+                # Of the exact type: a class of the caller's own is not known there.
+                name=str.__str__(name),
                 checkpoint_every=checkpoint_every,
                 max_bytes=max_bytes,
                 export_to=folder,

@@ -6,7 +6,6 @@ are a pipe, which takes what is to be stored, and a page of memory, on which the
 """
 
 import fcntl
-import io
 import os
 import pickle
 import signal
@@ -35,7 +34,7 @@ PIPE_BYTES = 2**20
 """What may be under way: the most that Linux gives without privileges."""
 
 START_SECONDS = 60.0
-"""How long the process may take to import, to open the store and to begin a journal."""
+"""How long the process may take to import and to begin a journal, beside what it waits for locks."""
 
 LOOK_SECONDS = 0.001
 """How often who waits for the process looks at its board."""
@@ -72,6 +71,9 @@ class WritingProcess:
         except (OSError, ValueError) as error:
             raise JournalError(f"the process that stores cannot be started: {error}") from error
         self._file = _identity(self._pipe)
+        self._open = True
+        self._told = False
+        self._patience_s = START_SECONDS + orders.lock_timeout_s
         _LIVE.add(self)
         try:
             self.write(frame(ORDERS, pickle.dumps(orders)))
@@ -99,8 +101,8 @@ class WritingProcess:
                 raise OSError("its pipe was closed, and the number is that of another file")
             with _no_sigpipe():
                 while view:
-                    view = view[self._pipe.write(view) or 0 :]
-        except (OSError, ValueError) as error:
+                    view = view[os.write(self._pipe, view) :]
+        except OSError as error:
             self.look(wait_s=END_SECONDS)
             self.fail(f"the process that stores cannot be reached: {error}")
 
@@ -116,7 +118,7 @@ class WritingProcess:
         elif code is not None and phase in (STARTING, RECORDING):
             how = f"signal {-code}" if code < 0 else f"status {code}"
             self.fail(f"the process that stores has ended with {how}")
-        elif phase in (CLOSED, UNKEPT) and not self._pipe.closed:
+        elif phase in (CLOSED, UNKEPT) and not self._told:
             self.fail("the process that stores has ended, and was not told to")
 
     def fail(self, why: str) -> None:
@@ -129,23 +131,26 @@ class WritingProcess:
 
         May be called again after an interrupt.
         """
-        if not self._pipe.closed:
-            if self.failure is None:
-                self.write(frame(END, b""))
-            self._pipe.close()
+        self._told = True
+        if self._open and self.failure is None:
+            self.write(frame(END, b""))
+        self.forget()
         self._process.wait()
         _LIVE.discard(self)
 
     def forget(self) -> None:
-        """In a forked child: the process is not its own, and must not wait for it."""
-        self._pipe.close()
+        """Close the pipe, once. A forked child does no more: the process is not its own."""
+        # In this order: an interrupt in between finds another file under the number, or none.
+        if self._open and _identity(self._pipe) == self._file:
+            os.close(self._pipe)
+        self._open = False
 
     def _wait_for_start(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self._patience_s
         while self.failure is None and self.words[PHASE] == STARTING:
             self.look()
             if time.monotonic() > deadline:
-                self.fail(f"the process that stores did not start within {START_SECONDS:.0f} s")
+                self.fail(f"the process that stores did not start within {self._patience_s:.0f} s")
             time.sleep(LOOK_SECONDS)
         self.look()
         if self.failure is not None:
@@ -153,11 +158,10 @@ class WritingProcess:
             raise (StoreUnavailable if self.words[UNAVAILABLE] else JournalError)(words + self.failure)
 
 
-def _begun(board: Board) -> "tuple[subprocess.Popen[bytes], io.FileIO]":
+def _begun(board: Board) -> "tuple[subprocess.Popen[bytes], int]":
     """The process, and the end of the pipe that is written to."""
     try:
-        theirs, number = os.pipe()
-        ours = io.FileIO(number, "w")
+        theirs, ours = os.pipe()
         try:
             # Where it cannot be made larger it stays as it is.
             with suppress(OSError, AttributeError):
@@ -167,7 +171,7 @@ def _begun(board: Board) -> "tuple[subprocess.Popen[bytes], io.FileIO]":
                 program, folder=current_folder(), stdin=theirs, keeping=[board.file], own_session=True
             )
         except BaseException:
-            ours.close()
+            os.close(ours)
             raise
         finally:
             os.close(theirs)
@@ -176,9 +180,12 @@ def _begun(board: Board) -> "tuple[subprocess.Popen[bytes], io.FileIO]":
     return process, ours
 
 
-def _identity(file: io.FileIO) -> tuple[int, int]:
-    """What tells an open file from another under the same number."""
-    found = os.fstat(file.fileno())
+def _identity(file: int) -> tuple[int, int] | None:
+    """What tells an open file from another under the same number; None for none."""
+    try:
+        found = os.fstat(file)
+    except OSError:
+        return None
     return found.st_dev, found.st_ino
 
 

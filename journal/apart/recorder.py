@@ -74,7 +74,7 @@ class ApartRecorder:
         self._process = WritingProcess(orders)
         self._words = self._process.words
         self.journal_id = self._words[JOURNAL_ID]
-        self._drain = SigtermDrain(self.wait_until_stored) if drain_on_sigterm else None
+        self._drain = SigtermDrain(self._drained) if drain_on_sigterm else None
         # Holds off SIGTERM while a call has the lock; costs nothing where nobody asked for it.
         self._undisturbed: AbstractContextManager[None] = self._drain or nullcontext()
         atexit.register(self.close)
@@ -134,7 +134,7 @@ class ApartRecorder:
         """Take one ended transaction; its events' arrays must not change before it was handed over.
 
         Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
-        another cache already; the transaction is then not recorded. Cost: about a microsecond, and with the
+        another cache already; the transaction is then not recorded. Cost: a few microseconds, and with the
         first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
         """
         began, self._began_ns = self._began_ns, None
@@ -196,8 +196,8 @@ class ApartRecorder:
     def flush(self) -> None:
         """Hand over everything that `append` has taken: it outlives this process from here on.
 
-        Waits while the pipe is full. Raises JournalError as `append` does. Cost: a microsecond or two for
-        each event, and the bytes of its tokens copied twice.
+        Waits while the pipe is full. Raises JournalError as `append` does. Cost: a few microseconds for
+        each event, and some passes over the bytes of tokens.
         """
         self._check_process()
         with self._undisturbed, self._lock:
@@ -214,8 +214,9 @@ class ApartRecorder:
             self._process.write(frame(FLUSH, NUMBER.pack(wanted)))
         while self._words[FLUSHED] < wanted:
             self._process.look()
-            self._refuse_if_over()
             time.sleep(LOOK_SECONDS)
+            if self._words[FLUSHED] < wanted:
+                self._refuse_if_over()
 
     def close(self) -> None:
         """Hand over what waits, and wait until everything is stored; a second call does nothing.
@@ -251,6 +252,11 @@ class ApartRecorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _drained(self) -> None:
+        """At SIGTERM, which may also come while `close` ends."""
+        if not self._closed:
+            self.wait_until_stored()
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:

@@ -5,6 +5,7 @@ has closed its recorder or is gone, and what was handed over until then is store
 What it has to tell stands on the board.
 """
 
+import logging
 import os
 import pickle
 import select
@@ -41,6 +42,8 @@ from kvledger.journal.rows import Submission
 from kvledger.journal.store import Journal
 from kvledger.journal.stored_tokens import StoredTokens
 
+log = logging.getLogger("kvledger.journal")
+
 LOOK_SECONDS = 0.25
 """How often it looks around while nothing comes."""
 
@@ -55,6 +58,7 @@ def main(board_file: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Whoever stops the scheduler stops this process by that.
         signal.signal(number, signal.SIG_IGN)
+    parent = os.getppid()
     board = Board(board_file)
     board.forget_file()
     try:
@@ -65,6 +69,9 @@ def main(board_file: int) -> None:
     except BaseException as error:
         board.end(FAILED, f"the process that stores met an error of its own: {error!r}")
         raise
+    finally:
+        if os.getppid() != parent and board.words[PHASE] in (FAILED, UNKEPT):
+            log.error("nobody is left to be told: %s", board.text)
 
 
 def _record(board: Board) -> None:
@@ -88,27 +95,33 @@ def _record(board: Board) -> None:
     words[JOURNAL_ID] = recorder.journal_id
     notes.write()
     words[PHASE] = RECORDING
+    fault: BaseException | None = None
     try:
         _feed(recorder, frames, notes)
-    except JournalError as error:
-        notes.write()
-        # What the recorder failed of is told without its own words around it.
-        board.end(FAILED, str(recorder.failure or error))
     except BaseException as error:
-        board.end(FAILED, f"the process that stores met an error of its own: {error!r}")
-        raise
-    finally:
-        _close(recorder, board)
-        notes.write()
-    board.end(CLOSED, "")
+        fault = error
+    unkept = _closed(recorder)
+    notes.write()
+    # Last of all: whoever reads this reads how far the journal reaches beside it.
+    failure = recorder.failure or (fault if isinstance(fault, JournalError) else None)
+    if failure is not None:
+        board.end(FAILED, str(failure))
+    elif fault is not None:
+        raise fault
+    elif unkept is not None:
+        board.end(UNKEPT, str(unkept))
+    else:
+        board.end(CLOSED, "")
 
 
 def _feed(recorder: Recorder, frames: Iterator[tuple[int, bytes]], notes: "_Notes") -> None:
     """Give the recorder what comes, until it fails or nobody can send any more."""
-    parent = os.getppid()
+    parent, gone = os.getppid(), False
     for form, body in frames:
-        if form == END or (form == NOTHING and os.getppid() != parent):
+        if form == END or (form == NOTHING and gone):
             return
+        # What the scheduler wrote before it went may still be in the pipe: once more round.
+        gone = os.getppid() != parent
         if form == FLUSH:
             recorder.flush()
             notes.write()
@@ -122,12 +135,13 @@ def _feed(recorder: Recorder, frames: Iterator[tuple[int, bytes]], notes: "_Note
             raise recorder.failure
 
 
-def _close(recorder: Recorder, board: Board) -> None:
+def _closed(recorder: Recorder) -> JournalError | None:
+    """Store the rest; what went wrong with that."""
     try:
         recorder.close()
     except JournalError as error:
-        failure = recorder.failure
-        board.end(UNKEPT if failure is None else FAILED, str(error if failure is None else failure))
+        return error
+    return None
 
 
 class _Notes:

@@ -23,14 +23,15 @@ from kvledger.core.errors import JournalError
 from kvledger.core.events import EventsDropped
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
-from kvledger.journal.apart import ApartRecorder
+from kvledger.journal.apart import ApartRecorder, writer
 from kvledger.journal.apart import recorder as recorder_module
-from kvledger.journal.apart.board import FAILED, FLUSHED, PHASE, RECORDING, WORDS
-from kvledger.journal.apart.frames import FLUSH, HEADER, NUMBER, PICKLED, PLAIN, unpack
+from kvledger.journal.apart.board import FAILED, FLUSHED, PHASE, RECORDING, WORDS, Board
+from kvledger.journal.apart.frames import FLUSH, HEADER, NUMBER, PICKLED, PLAIN, pack, unpack
 from kvledger.journal.apart.process import PIPE_BYTES, WritingProcess
 from kvledger.journal.audit import audit
 from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.replay import replay
+from kvledger.journal.rows import Submission
 from tests.support.stored_events import allocated, opened, record
 from tests.support.stores import change
 
@@ -618,3 +619,19 @@ def test_a_close_that_fails_gives_the_signal_back(
         made.close()
     assert signal.getsignal(signal.SIGTERM) == interrupting_sigterm
     assert kept_of(made).ended == 1
+
+
+def test_what_came_between_the_last_look_and_the_schedulers_end_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = iter([1, 2])  # first its own, then nobody's
+    monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
+    sent = pack([Submission(record(opened()), 1, None)])
+    last = (PLAIN, sent[HEADER.size :])
+    with Journal.open(tmp_path / "run.db") as journal:
+        with journal.record() as recorder:
+            frames = iter([(writer.NOTHING, b""), last, (writer.NOTHING, b""), (writer.NOTHING, b"")])
+            writer._feed(recorder, frames, writer._Notes(Board(), recorder))
+            assert recorder.last_seq == 1
+        assert journal.reader().head().seq == 1
+    assert list(frames) == [(writer.NOTHING, b"")], "it went on after its scheduler"
