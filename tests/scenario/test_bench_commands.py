@@ -94,7 +94,7 @@ def test_bench_replay_prints_a_table_for_people_and_refuses_an_empty_journal(
 def test_bench_trace_tells_a_ratio_for_each_way_of_recording(capsys: pytest.CaptureFixture[str]) -> None:
     report: Any = json.loads(printed(capsys, "bench", "trace", *SMALL, "--json"))
     figures = {figure["journaling"]: figure for figure in report["figures"]}
-    assert list(figures) == ["off", "memory", "background", "step"]
+    assert list(figures) == ["off", "memory", "background", "step", "apart"]
     ratios = ("cpu_ratio", "wall_ratio", "thread_ratio", "process_ratio")
     assert [figures["off"][ratio] for ratio in ratios] == [1.0] * 4
     assert all(figure["cpu_ratio"] > 0 for figure in figures.values())

@@ -161,7 +161,7 @@ def bench_trace(work: Traffic, *, repeats: int, progress: Progress | None = None
 def _process_seconds(recorder: Recorder | ApartRecorder | None) -> float:
     """CPU time of this process, and of the one that stores where there is one."""
     apart = recorder.counters.cpu_seconds if isinstance(recorder, ApartRecorder) else 0.0
-    return time.process_time() + apart
+    return time.process_time_ns() / 1e9 + apart
 
 
 def _median(values: "np.ndarray[tuple[int], np.dtype[np.float64]]", digits: int) -> float:
