@@ -91,7 +91,7 @@ VARIANTS = (
         "every recording has the same epoch",
         (34,),
         "After a restart seqs begin at 1 again and nothing tells the two recordings apart.",
-        lambda p: p.edit(Journal.record, ("uuid.uuid4().hex", '"0" * 32')),
+        lambda p: p.edit(Journal.begin, ("uuid.uuid4().hex", '"0" * 32')),
         Probe(probes.recorded_twice, "the schema's key: "),
     ),
     Variant(
