@@ -187,6 +187,22 @@ def test_a_lock_is_told_with_what_it_covers_in_either_pool(
     )
 
 
+def test_a_pasted_fragment_wins_over_a_write_that_was_waiting(
+    open_page: Open, service: str, story: Recovery
+) -> None:
+    page = open_page(service).open(journal=story.journal, seq=story.before)
+    page.page.evaluate(
+        """(pasted) => {
+            const before = location.hash;
+            location.hash = pasted;
+            history.replaceState(null, "", before);  // as the page's own write does, before the event comes
+        }""",
+        f"#journal={story.journal}&seq={story.after}",
+    )
+    page.at(story.after)
+    page.page.wait_for_url(f"**seq={story.after}")
+
+
 def test_the_help_lists_the_keyboard(open_page: Open, service: str, story: Recovery) -> None:
     page = open_page(service).open(journal=story.journal)
     page.press("?")

@@ -69,9 +69,10 @@ export function startHash() {
     ["journal", "asked", "pick", "root", "namespace", "depth", "markA", "markB", "tab"],
     whenQuiet(writeHash, SETTLE_MS),
   );
-  // A fragment typed or pasted into an open page; our own writes do not come here.
-  addEventListener("hashchange", () => {
-    const said = readHash();
+  // A fragment typed or pasted into an open page; our own writes do not come here, but one that was waiting may
+  // have replaced the address since: what was asked for stands in the event.
+  addEventListener("hashchange", (event) => {
+    const said = readHash(new URL(event.newURL).hash);
     const journal = said.journal ?? look.journal;
     const other = journal !== look.journal;
     change({
