@@ -1,8 +1,9 @@
 """Builds the core compiled, where KVLEDGER_COMPILE=1 asks for it: the same sources, as extension modules.
 
-The wheel then holds, beside the sources of `kvledger.core`, what mypyc makes of them, and at its root the one
-library that they share. Python prefers an extension module to the source of the same name, so removing the
-shared objects gives the interpreted core back. Without the variable this hook does nothing.
+The wheel then holds, beside the sources of `kvledger.core` and of what hands its events to a writing process,
+what mypyc makes of them, and at its root the one library that they share. Python prefers an extension module
+to the source of the same name, so removing the shared objects gives the interpreted core back. Without the
+variable this hook does nothing.
 
 The folders at the top are no packages by themselves, so a copy laid out as `kvledger/` is compiled, in a
 temporary folder that lives until the wheel is written. A process of its own does it: mypyc compiles what lies
@@ -48,15 +49,22 @@ INTERPRETED = {
 }
 """Modules of the core that are left to the interpreter, and why. Every other one is compiled."""
 
+APART = "journal/apart"
+BESIDE_THE_CORE = ("flat", "ring")
+"""Modules of `APART` that the scheduler's thread spends its time in too."""
+
 MYPY_INI = """\
 [mypy]
 
 [mypy-torch.*,pydantic.*]
 follow_imports = skip
 ignore_missing_imports = True
+
+[mypy-kvledger.journal.*]
+ignore_missing_imports = True
 """
-"""Torch and pydantic are used by modules that are not compiled: reading their types would take most of the
-time. The strict check of all types is `make check`."""
+"""Torch and pydantic are used by modules that are not compiled: reading their types would take
+most of the time. The strict check of all types is `make check`."""
 
 
 class CompiledCore(BuildHookInterface):
@@ -113,7 +121,11 @@ def compile_here() -> None:
     core = Path("kvledger/core")
     Path("mypy.ini").write_text(MYPY_INI, encoding="utf-8")
     extensions = mypycify(
-        ["--config-file=mypy.ini", *(f"{core}/{module}" for module in compiled_modules(core))],
+        [
+            "--config-file=mypy.ini",
+            *(f"{core}/{module}" for module in compiled_modules(core)),
+            *(f"kvledger/{APART}/{module}.py" for module in BESIDE_THE_CORE),
+        ],
         opt_level="3",
         debug_level="0",
         target_dir="c",
@@ -154,6 +166,13 @@ def _copy_core(root: Path, into: Path) -> None:
     shutil.copytree(root / "core", package / "core", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("__init__.py", "py.typed"):
         shutil.copyfile(root / "src" / "kvledger" / name, package / name)
+    apart = package / APART
+    apart.mkdir(parents=True)
+    # Packages without what else is in them: nothing is known of it, and none of it is compiled.
+    for folder in (apart, apart.parent):
+        (folder / "__init__.py").touch()
+    for module in BESIDE_THE_CORE:
+        shutil.copyfile(root / APART / f"{module}.py", apart / f"{module}.py")
 
 
 def _suffix() -> str:

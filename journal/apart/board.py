@@ -1,12 +1,15 @@
-"""What the writing process tells the recorder: a page of memory that both see, read without asking anybody.
+"""The memory that a recorder and its writing process both see: numbers that tell, and the ring between them.
 
-Numbers are aligned words of 8 bytes, each written by the writing process alone and whole at any time.
+Numbers are aligned words of 8 bytes, whole at any time, each written by the writing process alone. The ring
+(ring.py) has counters of its own.
 """
 
+import fcntl
 import mmap
 import os
-import tempfile
 from typing import Final
+
+from kvledger.journal.apart.ring import COUNTERS
 
 MOST_TEXT_BYTES: Final = 8_192
 """Longer words are cut."""
@@ -40,17 +43,27 @@ CPU_NS: Final = 11
 UNAVAILABLE: Final = 12
 """Whether it failed because the store did not answer."""
 TEXT_BYTES: Final = 13
-WORDS: Final = 14
+ASLEEP: Final = 14
+"""Whether it looks at the ring only now and then, until it is woken."""
+WORDS: Final = 15
 
+RING_BYTES: Final = 2**23
+"""What may be under way; more flows through in parts."""
 
-_TEXT_AT = 8 * WORDS
-_SIZE = _TEXT_AT + MOST_TEXT_BYTES
+LOWEST_FILE: Final = 3
+"""The first number that is no standard stream's."""
+
+_COUNTERS_AT = 8 * WORDS
+_TEXT_AT = _COUNTERS_AT + 8 * COUNTERS
+_RING_AT = 2**14
+_SIZE = _RING_AT + RING_BYTES
 
 
 class Board:
-    """The page, made by the recorder and found by the writing process under the number of an open file.
+    """The memory, made by the recorder and found by the writing process under the number of an open file.
 
-    `file` is that number, until `forget_file`; `words` are the numbers, by the names above.
+    `file` is that number, until `forget_file`; `words` are the numbers, by the names above; `ring` and
+    `counters` are what the ring's ends are made of.
     """
 
     def __init__(self, file: int | None = None) -> None:
@@ -58,11 +71,15 @@ class Board:
             self.file = _new_file()
         else:
             self.file = file
-        self._memory = mmap.mmap(self.file, _SIZE)
-        self.words = memoryview(self._memory)[:_TEXT_AT].cast("q")
+        # All of it is there from the beginning, where the system can: no step pays for another page.
+        self._memory = mmap.mmap(self.file, _SIZE, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        everything = memoryview(self._memory)
+        self.words = everything[:_COUNTERS_AT].cast("q")
+        self.counters = everything[_COUNTERS_AT:_TEXT_AT].cast("q")
+        self.ring = everything[_RING_AT:]
 
     def forget_file(self) -> None:
-        """Close the file; the page stays."""
+        """Close the file; the memory stays."""
         os.close(self.file)
 
     @property
@@ -81,11 +98,13 @@ class Board:
 
 
 def _new_file() -> int:
-    """An open file of the right size without a name; in memory where the system has such files."""
-    if hasattr(os, "memfd_create"):
-        file = os.memfd_create("kvledger-board")
-    else:
-        with tempfile.TemporaryFile() as made:
-            file = os.dup(made.fileno())
-    os.ftruncate(file, _SIZE)
-    return file
+    """An open file of the right size, without a name and in memory: keys and tokens pass through it."""
+    if not hasattr(os, "memfd_create"):
+        raise OSError("this system has no files in memory (memfd_create)")
+    made = os.memfd_create("kvledger")
+    try:
+        os.ftruncate(made, _SIZE)
+        # Not under the number of a standard stream that is closed here: the process has its own there.
+        return fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, LOWEST_FILE)
+    finally:
+        os.close(made)

@@ -1,22 +1,23 @@
 """The process that stores, as its recorder sees it: begun, written to, watched, ended.
 
 A fresh interpreter, never a fork of the scheduler, in a session of its own and at low priority. Between both
-are a pipe, which takes what is to be stored, and a page of memory, on which the process tells how far it is
-(board.py). The process ends when it is told to, and by the pipe's end, however this side ended.
+are some megabytes of memory (board.py), with a ring that takes what is to be stored and numbers by which the
+process tells how far it is, and a pipe that wakes it. The process ends when it is told to, and by the pipe's
+end, however this side ended.
 """
 
-import fcntl
 import os
 import pickle
 import signal
 import subprocess
-import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from time import monotonic, sleep
 
 from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.journal.apart.board import (
+    ASLEEP,
     CLOSED,
     FAILED,
     PHASE,
@@ -26,12 +27,11 @@ from kvledger.journal.apart.board import (
     UNKEPT,
     Board,
 )
+from kvledger.journal.apart.flat import Piece
 from kvledger.journal.apart.frames import END, ORDERS, frame
 from kvledger.journal.apart.orders import Orders
+from kvledger.journal.apart.ring import RingWriter
 from kvledger.journal.interpreter import current_folder, fresh_interpreter
-
-PIPE_BYTES = 2**20
-"""What may be under way: the most that Linux gives without privileges."""
 
 START_SECONDS = 60.0
 """How long the process may take to import and to begin a journal, beside what it waits for locks."""
@@ -40,7 +40,7 @@ LOOK_SECONDS = 0.001
 """How often who waits for the process looks at its board."""
 
 END_SECONDS = 2.0
-"""How long a pipe that nobody reads any more waits for the process's end, to say how it ended."""
+"""How long who finds the pipe's other end closed waits for the process's end, to say how it ended."""
 
 NICENESS = 5
 """Its priority: where there is but one core the scheduler goes first."""
@@ -59,17 +59,20 @@ class WritingProcess:
     """One process, which records what it is written. Raises JournalError where it cannot begin,
     StoreUnavailable where its store does not answer.
 
-    `words` are the board's numbers; `failure` says why nothing more is stored, None while it is.
+    `words` are the board's numbers; `failure` says why nothing more is stored, None while it is. `carried`
+    says that this is a fork of who began it, which the process does not hear.
     """
 
     def __init__(self, orders: Orders) -> None:
         self.failure: str | None = None
+        self.carried = False
         try:
             self._board = Board()
             self.words = self._board.words
             self._process, self._pipe = _begun(self._board)
         except (OSError, ValueError) as error:
             raise JournalError(f"the process that stores cannot be started: {error}") from error
+        self._ring = RingWriter(self._board.ring, self._board.counters)
         self._file = _identity(self._pipe)
         self._open = True
         self._told = False
@@ -93,18 +96,43 @@ class WritingProcess:
         """What the process said last."""
         return self._board.text
 
-    def write(self, data: bytes) -> None:
-        """Put all of `data` into the pipe, once there is room. Where nobody reads it, `failure` says so."""
-        view = memoryview(data)
+    def write(self, pieces: Sequence[Piece]) -> None:
+        """Copy `pieces` to where the process finds them, once there is room. `failure` says where it has
+        ended; raises JournalError where it does while it is waited for."""
+        try:
+            self._ring.write(pieces, self._wait_for_room)
+        except BaseException as error:
+            # Of what was cut short nothing may follow.
+            self.fail(f"events could not be handed over: {error!r}")
+            raise
+        if self.words[ASLEEP]:
+            self.wake()
+        if self._process.poll() is not None:
+            self.look()
+
+    def wake(self) -> None:
+        """Have the process look at the ring now."""
+        if self.failure is not None:
+            return
         try:
             if _identity(self._pipe) != self._file:
                 raise OSError("its pipe was closed, and the number is that of another file")
-            with _no_sigpipe():
-                while view:
-                    view = view[os.write(self._pipe, view) :]
+            with (
+                _no_sigpipe(),
+                suppress(BlockingIOError),
+            ):  # Full of calls that were not heard yet: one will do.
+                os.write(self._pipe, b"\0")
         except OSError as error:
             self.look(wait_s=END_SECONDS)
             self.fail(f"the process that stores cannot be reached: {error}")
+
+    def _wait_for_room(self) -> None:
+        if self.words[ASLEEP]:
+            self.wake()
+        self.look()
+        if self.failure is not None:
+            raise JournalError(self.failure)
+        sleep(LOOK_SECONDS)
 
     def look(self, *, wait_s: float = 0.0) -> None:
         """Learn whether the process has failed, or has ended before it was told to."""
@@ -133,7 +161,8 @@ class WritingProcess:
         """
         self._told = True
         if self._open and self.failure is None:
-            self.write(frame(END, b""))
+            with suppress(JournalError):  # It has ended, and `failure` says how.
+                self.write(frame(END))
         self.forget()
         self._process.wait()
         _LIVE.discard(self)
@@ -146,12 +175,12 @@ class WritingProcess:
         self._open = False
 
     def _wait_for_start(self) -> None:
-        deadline = time.monotonic() + self._patience_s
+        deadline = monotonic() + self._patience_s
         while self.failure is None and self.words[PHASE] == STARTING:
             self.look()
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 self.fail(f"the process that stores did not start within {self._patience_s:.0f} s")
-            time.sleep(LOOK_SECONDS)
+            sleep(LOOK_SECONDS)
         self.look()
         if self.failure is not None:
             words = "" if self.failure.startswith(NOT_STARTED) else f"{NOT_STARTED}: "
@@ -163,9 +192,7 @@ def _begun(board: Board) -> "tuple[subprocess.Popen[bytes], int]":
     try:
         theirs, ours = os.pipe()
         try:
-            # Where it cannot be made larger it stays as it is.
-            with suppress(OSError, AttributeError):
-                fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            os.set_blocking(ours, False)
             program = PROGRAM.format(niceness=NICENESS, board=board.file)
             process = fresh_interpreter(
                 program, folder=current_folder(), stdin=theirs, keeping=[board.file], own_session=True
@@ -205,10 +232,11 @@ def _no_sigpipe() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _forget_all() -> None:
+def _carry_all() -> None:
     for one in list(_LIVE):
+        one.carried = True
         one.forget()
     _LIVE.clear()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_carry_all)

@@ -1,8 +1,8 @@
-"""The process that stores what a recorder elsewhere hands to it: an ordinary recorder, fed through a pipe.
+"""The process that stores what a recorder elsewhere hands to it: an ordinary recorder, fed from a ring.
 
-It is the scheduler's child, in a session of its own, and outlives it: the pipe's end says that the scheduler
-has closed its recorder or is gone, and what was handed over until then is stored before this process ends.
-What it has to tell stands on the board.
+It is the scheduler's child, in a session of its own, and outlives it: the end of the pipe that wakes it says
+that the scheduler has closed its recorder or is gone, and what was handed over until then is stored before
+this process ends. What it has to tell stands on the board.
 """
 
 import logging
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from kvledger.core.errors import JournalError, StoreUnavailable
 from kvledger.journal.apart.board import (
+    ASLEEP,
     BATCHES,
     BYTES,
     CLOSED,
@@ -37,6 +38,7 @@ from kvledger.journal.apart.board import (
 )
 from kvledger.journal.apart.frames import END, FLUSH, HEADER, NUMBER, ORDERS, unpack
 from kvledger.journal.apart.orders import Orders
+from kvledger.journal.apart.ring import RingReader
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.rows import Submission
 from kvledger.journal.store import Journal
@@ -44,10 +46,17 @@ from kvledger.journal.stored_tokens import StoredTokens
 
 log = logging.getLogger("kvledger.journal")
 
-LOOK_SECONDS = 0.25
-"""How often it looks around while nothing comes."""
+NAP_SECONDS = 0.002
+"""How often it looks at the ring: a scheduler that is busy need not wake it."""
 
-READ_BYTES = 2**20
+NAPS = 25
+"""After so many of them for nothing it sleeps, and is to be woken."""
+
+LOOK_SECONDS = 0.25
+"""How often it looks around while it sleeps."""
+
+CALLS = 4_096
+"""Most bytes of the pipe that are read at once: each is a call to wake up, and says no more."""
 
 NOTHING = 0
 """The form of no frame."""
@@ -75,7 +84,7 @@ def main(board_file: int) -> None:
 
 
 def _record(board: Board) -> None:
-    frames = _frames()
+    frames = _frames(board)
     first = next((each for each in frames if each[0] == ORDERS), None)
     if first is None:
         return
@@ -120,14 +129,14 @@ def _feed(recorder: Recorder, frames: Iterator[tuple[int, bytes]], notes: "_Note
     for form, body in frames:
         if form == END or (form == NOTHING and gone):
             return
-        # What the scheduler wrote before it went may still be in the pipe: once more round.
+        # What the scheduler wrote before it went may still be in the ring: once more round.
         gone = os.getppid() != parent
         if form == FLUSH:
             recorder.flush()
             notes.write()
             notes.flushed(*NUMBER.unpack(body))
         elif form != NOTHING:
-            for record, time_us, duration_us in unpack(form, body):
+            for record, time_us, duration_us in unpack(body):
                 notes.handed += len(record.events)
                 recorder.append_timed(record, time_us=time_us, duration_us=duration_us)
         notes.write()
@@ -185,23 +194,38 @@ class _Notes:
             words[CPU_NS] = time.process_time_ns()
 
 
-def _frames() -> Iterator[tuple[int, bytes]]:
-    """What comes on standard input, frame by frame, until it ends; NOTHING where nothing came for a while. Of
-    a frame that is cut short nobody was told that it was handed over."""
+def _frames(board: Board) -> Iterator[tuple[int, bytes]]:
+    """What comes through the ring, frame by frame, until nobody can send any more; NOTHING where nothing came
+    for a while. Of a frame that is cut short nobody was told that it was handed over."""
+    ring = RingReader(board.ring, board.counters)
     waiting = bytearray()
+    over = False
+    idle = 0
     while True:
-        while len(waiting) >= HEADER.size:
-            length, form = HEADER.unpack_from(waiting)
-            end = HEADER.size + length
-            if len(waiting) < end:
-                break
-            body = bytes(memoryview(waiting)[HEADER.size : end])
-            del waiting[:end]
-            yield form, body
-        if not select.select([0], [], [], LOOK_SECONDS)[0]:
-            yield NOTHING, b""
+        board.words[ASLEEP] = idle > NAPS
+        if data := ring.read():
+            idle = 0
+            waiting += data
+            yield from _whole(waiting)
             continue
-        read = os.read(0, READ_BYTES)
-        if not read:
+        if over:
             return
-        waiting += read
+        called, _, _ = select.select([0], [], [], LOOK_SECONDS if idle > NAPS else NAP_SECONDS)
+        if called:
+            over = not os.read(0, CALLS)
+        elif idle > NAPS:
+            yield NOTHING, b""
+        idle += 1
+
+
+def _whole(waiting: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Take the frames that are whole from the beginning of `waiting`."""
+    begin = 0
+    while len(waiting) - begin >= HEADER.size:
+        length, form = HEADER.unpack_from(waiting, begin)
+        end = begin + HEADER.size + length
+        if len(waiting) < end:
+            break
+        yield form, bytes(memoryview(waiting)[begin + HEADER.size : end])
+        begin = end
+    del waiting[:begin]

@@ -540,6 +540,36 @@ os.waitpid(child, 0)
     assert sound_end(tmp_path / "run.db") == 11
 
 
+WITHOUT_STREAMS = """
+import os, sys
+for number in range(3):
+    os.close(number)
+from kvledger.core import CacheConfig, HybridCache
+from kvledger.journal import Journal
+
+with Journal.open(sys.argv[1]) as journal, journal.record_apart() as recorder:
+    HybridCache(CacheConfig(page_size=4, sliding_window=8, full_tokens=64, swa_tokens=64), sink=recorder)
+    recorder.wait_until_stored()
+"""
+
+
+def test_a_program_without_standard_streams_records(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", WITHOUT_STREAMS, str(tmp_path / "run.db")]
+    subprocess.run(program, check=True, timeout=60)
+    with Journal.open(tmp_path / "run.db", create=False) as journal:
+        assert journal.reader().head().seq == 1
+
+
+def test_where_there_are_no_files_in_memory_nothing_is_recorded_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    with Journal.open(tmp_path / "run.db") as journal:
+        with pytest.raises(JournalError, match="no files in memory"):
+            journal.record_apart()
+        assert journal.heads() == ()
+
+
 def test_an_inspector_refuses_it_and_names_another_way(tmp_path: Path) -> None:
     with Journal.open(tmp_path / "run.db") as journal, journal.record_apart() as recorder:
         told: Any = recorder

@@ -8,12 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from fcntl import ioctl
 from pathlib import Path
-from struct import unpack as read_number
-from termios import FIONREAD
 from typing import Any
 
 import pytest
@@ -25,13 +22,22 @@ from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
 from kvledger.journal.apart import ApartRecorder, writer
 from kvledger.journal.apart import recorder as recorder_module
-from kvledger.journal.apart.board import FAILED, FLUSHED, PHASE, RECORDING, WORDS, Board
-from kvledger.journal.apart.frames import FLUSH, HEADER, NUMBER, PICKLED, PLAIN, pack, unpack
-from kvledger.journal.apart.process import PIPE_BYTES, WritingProcess
+from kvledger.journal.apart.board import (
+    FAILED,
+    FLUSHED,
+    PHASE,
+    RECORDING,
+    RING_BYTES,
+    WORDS,
+    Board,
+)
+from kvledger.journal.apart.flat import Piece
+from kvledger.journal.apart.frames import FLUSH, HEADER, NUMBER, TRANSACTIONS, new_batch, pack, unpack
+from kvledger.journal.apart.process import WritingProcess
+from kvledger.journal.apart.ring import PUBLISHED, READ
 from kvledger.journal.audit import audit
 from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.replay import replay
-from kvledger.journal.rows import Submission
 from tests.support.stored_events import allocated, opened, record
 from tests.support.stores import change
 
@@ -40,8 +46,8 @@ CONFIG = CacheConfig(page_size=PAGE, sliding_window=8, full_tokens=256, swa_toke
 DEADLINE_SECONDS = 60
 """How long a test waits for another process before it fails; nothing is measured against it."""
 
-BULKY = "load " * PIPE_BYTES
-"""Words so long that no pipe takes them at once."""
+BULKY = "load " * (RING_BYTES // 4)
+"""Words so long that no ring takes them at once."""
 
 
 def until(done: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -58,18 +64,9 @@ def kill(made: ApartRecorder) -> None:
     made._process._process.wait()
 
 
-def in_the_pipe(made: ApartRecorder) -> int:
-    """How many bytes wait in the pipe of a recorder."""
-    return int(read_number("i", ioctl(made._process._pipe, FIONREAD, b"\0" * 4))[0])
-
-
 def full(made: ApartRecorder) -> bool:
-    """Whether the pipe has no room for another page of memory."""
-    waiting = -1
-    while waiting != in_the_pipe(made):
-        waiting = in_the_pipe(made)
-        time.sleep(0.01)
-    return waiting >= 32_768
+    """Whether the ring has no room for another byte."""
+    return made._process._board.counters[PUBLISHED] - made._process._board.counters[READ] == RING_BYTES
 
 
 def use(cache: HybridCache, times: int = 1) -> None:
@@ -152,7 +149,7 @@ def test_a_step_that_nobody_flushes_finds_out_by_itself(tmp_path: Path) -> None:
         assert sound_end(journal) == 1
 
 
-def test_a_full_pipe_makes_flush_wait_and_loses_nothing_and_one_that_nobody_reads_any_more_ends_it(
+def test_a_full_ring_makes_flush_wait_and_loses_nothing_and_one_that_nobody_reads_any_more_ends_it(
     tmp_path: Path,
 ) -> None:
     raised: list[BaseException] = []
@@ -307,12 +304,12 @@ def test_degraded_it_names_what_it_dropped_and_goes_on_and_closing_in_an_outage_
         assert list(journal.verify()) == []
 
 
-SCRIPT = f"""
-import os, signal, struct, sys, threading, time, warnings
-from fcntl import ioctl
-from termios import FIONREAD
+SCRIPT = """
+import os, signal, sys, threading, time, warnings
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.journal import Journal
+from kvledger.journal.apart.board import RING_BYTES
+from kvledger.journal.apart.ring import PUBLISHED, READ
 
 warnings.simplefilter("ignore")
 recorder = Journal.open(sys.argv[1]).record_apart()
@@ -325,12 +322,12 @@ recorder.flush()
 digest = cache.digest()
 pid = recorder.pid
 os.kill(pid, signal.SIGSTOP)
-with cache.transaction({"load "!r} * {PIPE_BYTES}):
+with cache.transaction("load " * (RING_BYTES // 4)):
     cache.alloc(4)
 threading.Thread(target=recorder.flush, daemon=True).start()
-waiting = 0
-while waiting < 65_536:
-    waiting = struct.unpack("i", ioctl(recorder._process._pipe, FIONREAD, b"    "))[0]
+counters = recorder._process._board.counters
+while counters[PUBLISHED] - counters[READ] < RING_BYTES:
+    time.sleep(0.001)
 print(pid, digest, recorder.last_seq, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -377,7 +374,7 @@ def alarms(wanted: Callable[[Any], bool] = lambda frame: True) -> Iterator[None]
         signal.signal(signal.SIGALRM, before)
 
 
-def test_an_interrupt_while_the_pipe_is_full_ends_the_recording_before_what_was_cut_off(
+def test_an_interrupt_while_the_ring_is_full_ends_the_recording_before_what_was_cut_off(
     tmp_path: Path,
 ) -> None:
     with Journal.open(tmp_path / "run.db") as journal:
@@ -411,16 +408,21 @@ class Kept(WritingProcess):
         numbers[PHASE] = RECORDING
         self.words = numbers
         self.failure = None
+        self.carried = False
         self.data = bytearray()
         self.ended = 0
         self.answers = True
 
-    def write(self, data: bytes) -> None:
+    def write(self, pieces: Sequence[Piece]) -> None:
         """All of it goes in at once, and who asks for the disk is told that it is there, if it `answers`."""
+        data = b"".join(pieces)
         self.data += data
         length, form = HEADER.unpack_from(data)
         if form == FLUSH and self.answers:
             (self.words[FLUSHED],) = NUMBER.unpack_from(data, len(data) - length)
+
+    def wake(self) -> None:
+        """It never sleeps."""
 
     def look(self, *, wait_s: float = 0.0) -> None:
         """It goes on."""
@@ -435,8 +437,8 @@ class Kept(WritingProcess):
         while at < len(self.data):
             length, form = HEADER.unpack_from(self.data, at)
             at += HEADER.size + length
-            if form in (PLAIN, PICKLED):
-                found += [item.record for item in unpack(form, bytes(self.data[at - length : at]))]
+            if form == TRANSACTIONS:
+                found += [item.record for item in unpack(bytes(self.data[at - length : at]))]
         return found
 
 
@@ -522,8 +524,8 @@ def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
     cache = HybridCache(CONFIG, sink=made)
     before, accept = cache.digest(), made._accept
 
-    def interrupted(item: Any) -> None:
-        accept(item)
+    def interrupted(*transaction: Any) -> None:
+        accept(*transaction)
         raise Interrupt
 
     with monkeypatch.context() as patch:
@@ -545,8 +547,8 @@ def test_who_waits_after_an_interrupted_wait_waits_for_what_came_since(
     kept.answers = False
     write = kept.write
 
-    def interrupted(data: bytes) -> None:
-        write(data)
+    def interrupted(pieces: Sequence[Piece]) -> None:
+        write(pieces)
         raise Interrupt
 
     with monkeypatch.context() as patch:
@@ -586,8 +588,8 @@ def test_an_append_that_is_interrupted_once_it_was_handed_over_ends_the_recordin
     cache = HybridCache(CONFIG, sink=made)
     accept = made._accept
 
-    def terminated(item: Any) -> None:
-        accept(item)
+    def terminated(*transaction: Any) -> None:
+        accept(*transaction)
         os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
@@ -611,7 +613,7 @@ def test_a_close_that_fails_gives_the_signal_back(
     HybridCache(CONFIG, sink=made)
     assert signal.getsignal(signal.SIGTERM) != interrupting_sigterm
 
-    def broken(data: bytes) -> None:
+    def broken(pieces: Sequence[Piece]) -> None:
         kept_of(made).fail("the pipe is broken")
 
     monkeypatch.setattr(kept_of(made), "write", broken)
@@ -626,8 +628,9 @@ def test_what_came_between_the_last_look_and_the_schedulers_end_is_stored(
 ) -> None:
     parents = iter([1, 2])  # first its own, then nobody's
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
-    sent = pack([Submission(record(opened()), 1, None)])
-    last = (PLAIN, sent[HEADER.size :])
+    batch = new_batch()
+    batch.add(record(opened()), 1, None)
+    last = (TRANSACTIONS, b"".join(pack(batch)[1:]))
     with Journal.open(tmp_path / "run.db") as journal:
         with journal.record() as recorder:
             frames = iter([(writer.NOTHING, b""), last, (writer.NOTHING, b""), (writer.NOTHING, b"")])

@@ -1,5 +1,6 @@
-"""A transaction that goes through the pipe to the process that stores it arrives as it was handed over."""
+"""A transaction that is handed over to the process that stores it arrives as it was handed over."""
 
+import marshal
 import threading
 from typing import Any
 
@@ -28,17 +29,8 @@ from kvledger.core.events import (
 )
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.apart.frames import (
-    FEW_PAGES,
-    FLUSH,
-    HEADER,
-    PICKLED,
-    PLAIN,
-    frame,
-    pack,
-    unpack,
-)
-from kvledger.journal.arrays import COUNTED_PAGES, LAST_PAGE, MOST_RUNS
+from kvledger.journal.apart.flat import FEW_ARRAY_BYTES, FEW_TOKEN_BYTES, Piece
+from kvledger.journal.apart.frames import FLUSH, HEADER, TRANSACTIONS, frame, new_batch, pack, unpack
 from kvledger.journal.codec import encode_all
 from kvledger.journal.rows import Submission
 from tests.support.stored_events import (
@@ -62,28 +54,40 @@ class Name(str):
     __slots__ = ()
 
 
-def parts(data: bytes) -> tuple[int, bytes]:
+def parts(pieces: list[Piece]) -> tuple[int, bytes]:
     """The form and the body of one frame, which is exactly as long as its header says."""
+    data = b"".join(pieces)
     length, form = HEADER.unpack_from(data)
     body = data[HEADER.size :]
     assert len(body) == length
     return form, body
 
 
-def through(batch: list[Submission], *, form: int = PLAIN) -> list[Submission]:
-    """What arrives of a batch, which went in `form`."""
-    went, body = parts(pack(batch))
-    assert went == form
-    return unpack(went, body)
+def packed(batch: list[Submission]) -> list[Piece]:
+    """One frame of a batch."""
+    waiting = new_batch()
+    for item in batch:
+        waiting.add(*item)
+    assert waiting.count == len(batch)
+    return pack(waiting)
+
+
+def through(batch: list[Submission], *, plain: bool = True) -> list[Submission]:
+    """What arrives of a batch, the first of which went `plain` or pickled."""
+    form, body = parts(packed(batch))
+    assert form == TRANSACTIONS
+    for value in marshal.loads(body)[1:2]:
+        assert (type(value) is str) == plain
+    return unpack(body)
 
 
 def one(*events: Any) -> Submission:
     return Submission(record(*events), 5, 6)
 
 
-def only_event(event: Any, *, form: int = PLAIN) -> Any:
+def only_event(event: Any, *, plain: bool = True) -> Any:
     """What arrives of one event, alone in its transaction."""
-    ((arrived, _, _),) = through([one(event)], form=form)
+    ((arrived, _, _),) = through([one(event)], plain=plain)
     (found,) = arrived.events
     assert type(found) is type(event)
     return found
@@ -140,7 +144,7 @@ def test_both_forms_carry_the_same(events: list[Any]) -> None:
     odd = Submission(record(*events, op="op"), 1, None)
     odd.record.rolled_back = 0  # type: ignore[assignment]
     (plain,) = through([Submission(record(*events), 1, None)])
-    (pickled,) = through([odd], form=PICKLED)
+    (pickled,) = through([odd], plain=False)
     assert [facts(event) for event in pickled.record.events] == [
         facts(event) for event in plain.record.events
     ]
@@ -149,11 +153,12 @@ def test_both_forms_carry_the_same(events: list[Any]) -> None:
 def test_what_was_handed_over_may_change_afterwards() -> None:
     full = np.arange(1, 9, dtype=np.int64)
     item = one(PagesAllocated(None, full, full, None))
-    form, body = parts(pack([item]))
+    form, body = parts(packed([item]))
     full[:] = 0
     item.record.undone[0] = 1
     item.record.events.clear()
-    (arrived,) = unpack(form, body)
+    assert form == TRANSACTIONS
+    (arrived,) = unpack(body)
     assert arrived.record.undone == b"\x00"
     (event,) = arrived.record.events
     assert isinstance(event, PagesAllocated)
@@ -174,62 +179,52 @@ def test_a_transaction_without_one_mark_per_event_is_for_the_other_end_to_refuse
 
 def test_no_transactions_and_no_body_are_frames_too() -> None:
     assert through([]) == []
-    assert parts(frame(FLUSH, b"")) == (FLUSH, b"")
+    assert parts(frame(FLUSH)) == (FLUSH, b"")
 
 
-RISING = list(range(1, FEW_PAGES + 1))
-MANY = 3 * FEW_PAGES
-
-
-def stretches(count: int, length: int, *, first: int = 1) -> list[int]:
-    """`count` runs of `length` neighbours, a page left out between them."""
-    return [first + (length + 1) * run + i for run in range(count) for i in range(length)]
-
+FEW = FEW_ARRAY_BYTES // 8
+MANY = 3 * FEW
 
 LONG = {
-    "the longest that is copied": RISING,
+    "the longest that is copied": list(range(FEW)),
+    "the shortest that stands aside": list(range(FEW + 1)),
     "one run": list(range(1, MANY + 1)),
-    "one run from page 0": list(range(MANY)),
-    "one run up to the last of the counted": list(range(COUNTED_PAGES - MANY, COUNTED_PAGES)),
-    "one run over the end of the counted": list(range(COUNTED_PAGES - 9, COUNTED_PAGES - 9 + MANY)),
-    "one run beyond the counted": list(range(COUNTED_PAGES + 5, COUNTED_PAGES + 5 + MANY)),
-    "one run up to the last page": list(range(LAST_PAGE - MANY + 1, LAST_PAGE + 1)),
-    "one run past the last page": list(range(LAST_PAGE - 9, LAST_PAGE - 9 + MANY)),
-    "a run that only begins and ends as one": [1, 3, 2, *range(4, MANY + 1)],
-    "the same at the other end": [*range(1, MANY - 2), MANY - 1, MANY - 2, MANY],
-    "two runs": stretches(2, MANY),
-    "two runs beyond the counted": stretches(2, MANY, first=COUNTED_PAGES),
-    "two runs, the second first": [*range(MANY, 2 * MANY), *range(1, MANY)],
-    "the most runs": stretches(MOST_RUNS, FEW_PAGES // 8),
-    "one run more": stretches(MOST_RUNS + 1, FEW_PAGES // 8),
-    "no two neighbours": list(range(1, 2 * MANY, 2)),
     "falling": list(range(MANY, 0, -1)),
-    "one page again and again": [7] * MANY,
-    "nothing but padding": [0] * MANY,
-    "below nothing": list(range(-MANY, 0)),
-    "over nothing": list(range(-9, MANY - 9)),
-    "no neighbours, outside int32": [2**33 + 2 * i for i in range(MANY)],
-    "one outside int32": [*range(1, 2 * MANY, 2), 2**40],
-    "one run outside int32": list(range(2**40, 2**40 + MANY)),
+    "outside int32": list(range(2**40, 2**40 + MANY)),
     "the ends of int64": [-(2**63), 2**63 - 1] * MANY,
 }
 
 
 @pytest.mark.parametrize("values", LONG.values(), ids=LONG.keys())
 def test_a_long_array_arrives_whatever_form_it_takes(values: list[int]) -> None:
-    sent = NodeDeleted(NodeId(1), None, Cause.CAPACITY, pages(values), pages(values), None)
+    sent = NodeDeleted(NodeId(1), None, Cause.CAPACITY, pages(values), pages(values[::-1]), None)
     arrived = only_event(sent)
-    for array in (arrived.full_pages, arrived.swa_pages):
+    for array, went in ((arrived.full_pages, values), (arrived.swa_pages, values[::-1])):
         assert array.dtype == np.int64
         assert not array.flags.writeable
-        assert array.tolist() == values
+        assert array.tolist() == went
 
 
-def test_few_runs_of_many_pages_take_few_bytes() -> None:
-    plain = len(pack([one(allocated(None, *LONG["no two neighbours"]))]))
-    assert plain > 2 * 4 * MANY  # two arrays of int32
-    for name in ("one run", "one run beyond the counted", "two runs"):
-        assert len(pack([one(allocated(None, *LONG[name]))])) < 500, name
+@pytest.mark.parametrize(
+    "size", [0, 1, FEW_TOKEN_BYTES - 1, FEW_TOKEN_BYTES, FEW_TOKEN_BYTES + 1, 100 * FEW_TOKEN_BYTES]
+)
+def test_tokens_of_any_length_arrive_among_others(size: int) -> None:
+    tokens = [bytes([fill]) * size for fill in (1, 2)]
+    full = np.arange(MANY, dtype=np.int64)
+    first, second = through(
+        [one(leaf(tokens=tokens[0]), allocated(None, *full)), one(leaf(tokens=tokens[1]))]
+    )
+    arrived: list[Any] = [*first.record.events, *second.record.events]
+    assert [arrived[0].tokens, arrived[2].tokens] == tokens
+    assert arrived[1].full_pages.tolist() == full.tolist()
+
+
+def test_long_tokens_and_arrays_are_not_copied() -> None:
+    tokens, full = b"1234" * FEW_TOKEN_BYTES, np.arange(MANY, dtype=np.int64)
+    pieces = packed([one(leaf(tokens=tokens), PagesAllocated(None, full, full[:1], None))])
+    assert pieces[2] is tokens
+    assert np.shares_memory(np.frombuffer(pieces[3], dtype=np.int64), full)
+    assert sum(map(len, pieces[:2])) < 500
 
 
 def test_arrays_that_do_not_lie_in_one_piece_arrive() -> None:
@@ -278,7 +273,7 @@ ODD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("event", "name"), ODD.values(), ids=ODD.keys())
 def test_a_value_of_another_type_arrives_as_it_was(event: Any, name: str) -> None:
-    sent, arrived = getattr(event, name), getattr(only_event(event, form=PICKLED), name)
+    sent, arrived = getattr(event, name), getattr(only_event(event, plain=False), name)
     assert (type(arrived), arrived) == (type(sent), sent)
 
 
@@ -292,7 +287,7 @@ def test_a_value_of_another_type_arrives_as_it_was(event: Any, name: str) -> Non
     ids=["a kind of str", "a numpy integer", "a bool"],
 )
 def test_an_origin_of_other_types_arrives_as_it_was(origin: Any) -> None:
-    arrived = only_event(leaf(swa_origin=origin), form=PICKLED).swa_origin
+    arrived = only_event(leaf(swa_origin=origin), plain=False).swa_origin
     assert type(arrived) is Origin
     for name in ("request_id", "epoch"):
         sent, got = getattr(origin, name), getattr(arrived, name)
@@ -312,7 +307,7 @@ def test_an_origin_of_other_types_arrives_as_it_was(origin: Any) -> None:
     ids=["int32", "the other order of bytes", "floats", "two dimensions", "none", "a kind of array"],
 )
 def test_an_array_of_another_kind_arrives_as_it_was(array: Any) -> None:
-    arrived = only_event(PagesAllocated(None, array, pages([1]), None), form=PICKLED).full_pages
+    arrived = only_event(PagesAllocated(None, array, pages([1]), None), plain=False).full_pages
     assert (type(arrived), arrived.dtype, arrived.shape) == (type(array), array.dtype, array.shape)
     assert arrived.tolist() == array.tolist()
 
@@ -324,7 +319,7 @@ def test_checksums_arrive_unsigned_and_other_numbers_as_they_were() -> None:
     arrived = only_event(fingerprinted(sums(2**64 - 1, 0)))
     assert (arrived.full_sums.dtype, arrived.full_sums.tolist()) == (np.uint64, [2**64 - 1, 0])
     assert arrived.swa_sums is None
-    signed = only_event(fingerprinted(pages([1, 2])), form=PICKLED)
+    signed = only_event(fingerprinted(pages([1, 2])), plain=False)
     assert (signed.full_sums.dtype, signed.full_sums.tolist()) == (np.int64, [1, 2])
 
 
@@ -340,7 +335,7 @@ def test_checksums_arrive_unsigned_and_other_numbers_as_they_were() -> None:
 def test_what_a_transaction_holds_of_another_type_arrives_as_it_was(name: str, value: Any) -> None:
     sent = record(Evicted(1, 2, 3, 4))
     setattr(sent, name, value)
-    ((arrived, _, _),) = through([Submission(sent, 1, None)], form=PICKLED)
+    ((arrived, _, _),) = through([Submission(sent, 1, None)], plain=False)
     found = getattr(arrived, name)
     assert (type(found), found) == (type(value), value)
 
@@ -349,7 +344,7 @@ def test_what_a_transaction_holds_of_another_type_arrives_as_it_was(name: str, v
 def test_a_text_of_a_class_of_the_callers_own_arrives_as_a_text(name: str, value: str) -> None:
     sent = record(Evicted(1, 2, 3, 4))
     setattr(sent, name, Name(value))
-    ((arrived, _, _),) = through([Submission(sent, 1, None)], form=PLAIN)
+    ((arrived, _, _),) = through([Submission(sent, 1, None)])
     found = getattr(arrived, name)
     assert (type(found), found) == (str, value)
 
@@ -364,18 +359,38 @@ def test_what_is_inside_of_containers_may_be_of_any_type() -> None:
     assert [(type(node), node) for node in touched] == [(int, 1), (np.int64, 2), (bool, True)]
 
 
-def test_one_odd_value_takes_the_whole_batch_the_other_way_and_nothing_of_it_changes() -> None:
+def test_an_odd_transaction_among_others_arrives_in_its_place() -> None:
     story = [Submission(each, number, None) for number, each in enumerate(short_story())]
-    odd = Submission(record(Evicted(np.int64(3), 0, 0, 0)), 9, 9)  # type: ignore[arg-type]
-    batch = [*story, odd]
-    arrived = through(batch, form=PICKLED)
+    odd = Submission(record(Evicted(1, 2, 3, 4), Evicted(np.int64(3), 0, 0, 0)), 9, 9)  # type: ignore[arg-type]
+    batch = [*story, odd, *story, odd]
+    arrived = through(batch)
     assert [told(item) for item in arrived] == [told(item) for item in batch]
     for before, after in zip(batch, arrived, strict=True):
         assert encode_all(after.record.events) == encode_all(before.record.events)
 
 
+def test_what_is_taken_back_or_refused_leaves_the_rest_as_it_was() -> None:
+    waiting = new_batch()
+    full = np.arange(MANY, dtype=np.int64)
+    first = one(PagesAllocated(None, full, full, None))
+    waiting.add(*first)
+    mark = waiting.mark()
+    waiting.add(*one(leaf(tokens=bytes(2 * FEW_TOKEN_BYTES)), PagesAllocated(None, full, full, None)))
+    waiting.add(*one(NodeTouched([NodeId(1)], 1)))  # type: ignore[arg-type]
+    assert waiting.count == 3
+    waiting.take_back(mark)
+    with pytest.raises(JournalError):
+        waiting.add(*one(leaf(tokens=bytes(2 * FEW_TOKEN_BYTES)), Evicted(threading.Lock(), 0, 0, 0)))  # type: ignore[arg-type]
+    last = one(leaf(tokens=b"12" * FEW_TOKEN_BYTES))
+    waiting.add(*last)
+    assert waiting.count == 2
+    _, body = parts(pack(waiting))
+    for before, after in zip((first, last), unpack(body), strict=True):
+        assert encode_all(after.record.events) == encode_all(before.record.events)
+
+
 def test_what_is_no_event_arrives_for_the_encoder_to_refuse() -> None:
-    ((arrived, _, _),) = through([one("no event")], form=PICKLED)
+    ((arrived, _, _),) = through([one("no event")], plain=False)
     found: list[Any] = list(arrived.events)
     assert found == ["no event"]
     with pytest.raises(JournalError):
@@ -408,7 +423,7 @@ CANNOT: dict[str, Any] = {
 )
 def test_what_cannot_be_pickled_is_refused_in_a_sentence(value: Any, within: Any) -> None:
     with pytest.raises(JournalError, match="cannot be handed to the process that stores it"):
-        pack([one(Evicted(1, 2, 3, 4)), one(within(value))])
+        packed([one(Evicted(1, 2, 3, 4)), one(within(value))])
 
 
 def test_a_setting_that_holds_itself_arrives_for_the_encoder_to_refuse() -> None:
@@ -424,7 +439,7 @@ def test_an_object_nested_too_deep_to_pickle_is_refused() -> None:
         deep = [deep]
     try:
         with pytest.raises(JournalError, match="cannot be handed"):
-            pack([one(CacheOpened(1, 4, 64, 64, "remap", {"deep": deep}))])
+            packed([one(CacheOpened(1, 4, 64, 64, "remap", {"deep": deep}))])
     finally:
         while deep:  # One by one: what is freed at once is freed as deep.
             deep = deep.pop()

@@ -1,0 +1,117 @@
+"""A stream of bytes through memory that two processes see: one writes, the other reads, nobody is asked.
+
+A pipe costs the writer a call of the system for every step, the pages that it allocates, and the waking of
+whoever reads. Here a step costs it one copy. Two counters on the board say how many bytes were ever published
+and read; what lies between them is under way. A writer that is killed leaves what it had published.
+
+Compiled with the core where that is.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from kvledger.journal.apart.flat import Piece
+
+PUBLISHED: Final = 0
+READ: Final = 1
+"""The counters: the first is the writer's, the second the reader's."""
+COUNTERS: Final = 2
+
+
+@final
+class _Fence:
+    """What was written to memory before `pass_` is there for whoever sees what was written after it.
+
+    Releasing a lock orders what came before it, and taking it again what comes after.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._lock.acquire()
+
+    def pass_(self) -> None:
+        self._lock.release()
+        self._lock.acquire()
+
+
+@final
+class RingWriter:
+    """The end that writes; there is one. `memory` are bytes, `counters` two of 8 bytes."""
+
+    def __init__(self, memory: memoryview, counters: memoryview) -> None:
+        self._memory: Final = memory
+        self._size: Final = len(memory)
+        self._counters: Final = counters
+        self._fence: Final = _Fence()
+        self._written = 0
+
+    def write(self, pieces: Sequence[Piece], wait: Callable[[], object]) -> None:
+        """Copy `pieces`, one after the other. While there is no room `wait` is called, and may raise.
+
+        The reader sees all of them or none, where there is room for all.
+        """
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+        at = self._written % self._size
+        if size > self._size - at or size > self._room():
+            self._write_in_parts(pieces, wait)
+            return
+        for piece in pieces:
+            end = at + len(piece)
+            self._memory[at:end] = piece
+            at = end
+        self._publish(self._written + size)
+
+    def _write_in_parts(self, pieces: Sequence[Piece], wait: Callable[[], object]) -> None:
+        """The same across the ring's end, and where it is too full."""
+        written, room = self._written, self._room()
+        for piece in pieces:
+            left = memoryview(piece)
+            while left:
+                if not room:
+                    self._publish(written)
+                    wait()
+                    room = self._room()
+                    continue
+                at = written % self._size
+                count = min(len(left), room, self._size - at)
+                self._memory[at : at + count] = left[:count]
+                written, room, left = written + count, room - count, left[count:]
+        self._publish(written)
+
+    def _room(self) -> int:
+        read: int = self._counters[READ]
+        return self._size - (self._written - read)
+
+    def _publish(self, written: int) -> None:
+        self._fence.pass_()
+        self._counters[PUBLISHED] = self._written = written
+
+
+@final
+class RingReader:
+    """The end that reads; there is one."""
+
+    def __init__(self, memory: memoryview, counters: memoryview) -> None:
+        self._memory: Final = memory
+        self._size: Final = len(memory)
+        self._counters: Final = counters
+        self._fence: Final = _Fence()
+
+    def read(self) -> bytes:
+        """Everything that was published and not read yet, copied."""
+        self._fence.pass_()
+        read: int = self._counters[READ]
+        published: int = self._counters[PUBLISHED]
+        count = published - read
+        if not count:
+            return b""
+        self._fence.pass_()
+        at = read % self._size
+        data = bytes(self._memory[at : at + count])
+        data += self._memory[: count - len(data)]
+        self._fence.pass_()
+        self._counters[READ] = published
+        return data
