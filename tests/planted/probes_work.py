@@ -1,5 +1,6 @@
 """Probes of work: what a call costs beside a large tree, and a workload whose reads are checked."""
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -31,11 +32,15 @@ def _calls_of(work: Callable[[], object]) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    # What a collection would free, other tests' objects among it, may call something too.
+    gc.collect()
+    gc.disable()
     sys.setprofile(count)
     try:
         work()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls
 
 
