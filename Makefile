@@ -32,6 +32,7 @@ COMPILED_TESTS = tests/property \
 	tests/unit/test_closed_pools.py tests/unit/test_poisoned_pools.py tests/unit/test_same_pages.py \
 	tests/unit/test_transaction_beginnings.py tests/unit/test_workload_kv.py tests/unit/test_replay_digest.py \
 	tests/unit/test_frames.py tests/unit/test_ring.py tests/contract/test_record_apart.py \
+	tests/faults/test_record_apart_ends.py \
 	tests/contract/test_page_allocators.py tests/contract/test_sinks.py tests/contract/test_token_policy.py \
 	tests/contract/test_timeline.py tests/contract/test_checkpoint_evidence.py \
 	tests/contract/test_journal_checkpoints.py tests/contract/test_fixture_journals.py \

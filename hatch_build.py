@@ -59,12 +59,9 @@ MYPY_INI = """\
 [mypy-torch.*,pydantic.*]
 follow_imports = skip
 ignore_missing_imports = True
-
-[mypy-kvledger.journal.*]
-ignore_missing_imports = True
 """
-"""Torch and pydantic are used by modules that are not compiled: reading their types would take
-most of the time. The strict check of all types is `make check`."""
+"""Torch and pydantic are used by modules that are not compiled: reading their types would take most of the
+time. The strict check of all types is `make check`."""
 
 
 class CompiledCore(BuildHookInterface):
@@ -87,7 +84,7 @@ class CompiledCore(BuildHookInterface):
         # It lives as long as the hook does: until the wheel is written.
         self._folder = tempfile.TemporaryDirectory(prefix="kvledger-compile-")
         built = Path(self._folder.name)
-        _copy_core(Path(self.root), built)
+        _copy_sources(Path(self.root), built)
         command = [sys.executable, "-P", str(Path(__file__).resolve())]
         if subprocess.run(command, cwd=built, check=False).returncode:
             raise RuntimeError(
@@ -160,7 +157,7 @@ def _check_compiler() -> None:
         )
 
 
-def _copy_core(root: Path, into: Path) -> None:
+def _copy_sources(root: Path, into: Path) -> None:
     """The part of the package that is compiled, under the names it is imported by."""
     package = into / "kvledger"
     shutil.copytree(root / "core", package / "core", ignore=shutil.ignore_patterns("__pycache__", "*.so"))

@@ -103,7 +103,7 @@ def pack_together(arrays: Sequence[Pages]) -> PackedArrays:
     if not arrays:
         return NOTHING_PACKED
     if len(arrays) <= FEW_ARRAYS:
-        each = [packed for array in arrays if (packed := pack_alone(array)) is not None]
+        each = [packed for array in arrays if (packed := _pack_alone(array)) is not None]
         if len(each) == len(arrays):
             return _one_after_the_other(each)
     return _pack_in_one_pass(arrays)
@@ -115,7 +115,7 @@ def _one_after_the_other(each: Sequence[PackedArray]) -> PackedArrays:
     return PackedArrays(list(elements), list(runs), ends, b"".join(pieces))
 
 
-def pack_alone(array: Pages) -> PackedArray | None:
+def _pack_alone(array: Pages) -> PackedArray | None:
     """One array in its stored form; None for one that only `pack_together` has an answer for."""
     if type(array) is not np.ndarray or array.ndim != 1 or array.dtype != PAGES:
         return None

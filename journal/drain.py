@@ -29,6 +29,9 @@ def check_can_drain() -> None:
 class SigtermDrain:
     """Calls `flush` when SIGTERM arrives. As a context manager it puts the signal off while its block runs.
 
+    Blocks stand beside one another, never within: one whose end an interrupt kept from running ends with the
+    next one.
+
     To be made and removed on the main thread, which is where Python handles signals; raises InvalidArgument
     on another one, or where SIGTERM is handled by code outside Python, which cannot be called from here.
     """
@@ -39,21 +42,21 @@ class SigtermDrain:
         self._flush = flush
         self._main = threading.get_ident()
         self._pid = os.getpid()
-        self._depth = 0
+        self._within = False
         self._put_off: tuple[int, FrameType | None] | None = None
         self._removed = False
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def __enter__(self) -> None:
         if threading.get_ident() == self._main:
-            self._depth += 1
+            self._within = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if threading.get_ident() == self._main:
-            self._depth -= 1
-            if not self._depth and self._put_off is not None:
+            self._within = False
+            if self._put_off is not None:
                 arrived, self._put_off = self._put_off, None
                 self._deliver(*arrived)
 
@@ -65,7 +68,7 @@ class SigtermDrain:
             signal.signal(signal.SIGTERM, self._previous)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._depth:
+        if self._within:
             self._put_off = (number, frame)
         else:
             self._deliver(number, frame)

@@ -72,7 +72,12 @@ class Board:
         else:
             self.file = file
         # All of it is there from the beginning, where the system can: no step pays for another page.
-        self._memory = mmap.mmap(self.file, _SIZE, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        try:
+            how = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+            self._memory = mmap.mmap(self.file, _SIZE, how)
+        except BaseException:
+            self.forget_file()
+            raise
         everything = memoryview(self._memory)
         self.words = everything[:_COUNTERS_AT].cast("q")
         self.counters = everything[_COUNTERS_AT:_TEXT_AT].cast("q")

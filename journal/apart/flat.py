@@ -32,7 +32,7 @@ OTHER: Final = 8
 
 FEW_TOKEN_BYTES: Final = 1_024
 FEW_ARRAY_BYTES: Final = 8_192
-"""Up to so many bytes are copied into the list: to set them aside takes longer."""
+"""Up to so many bytes go the way of `marshal`: to set them aside takes longer."""
 
 _Array: Final[Any] = np.ndarray
 
@@ -85,7 +85,7 @@ class Batch:
         mark = self.mark()
         try:
             self._add(record, time_us, duration_us)
-        except Exception:
+        except (TypeError, KeyError, AttributeError, RecursionError, pickle.PicklingError):
             # Pickled, it needs no exact types, and what is wrong is said.
             self.take_back(mark)
             self.values.append(_pickled(record, time_us, duration_us))

@@ -39,7 +39,7 @@ from kvledger.journal.rows import Submission
 HEADER = struct.Struct("<QB")
 """Bytes that follow, and their form."""
 
-TRANSACTIONS: Final = 1
+BATCH: Final = 1
 ORDERS: Final = 2
 """What shall be recorded, and where: the first frame."""
 FLUSH: Final = 3
@@ -60,11 +60,11 @@ def new_batch() -> Batch:
 def pack(batch: Batch) -> list[Piece]:
     """One frame of the transactions in a batch. What is long in them must not change before the pieces were
     copied."""
-    return frame(TRANSACTIONS, marshal.dumps(batch.values, MARSHAL_VERSION), *batch.aside)
+    return frame(BATCH, marshal.dumps(batch.values, MARSHAL_VERSION), *batch.aside)
 
 
 def unpack(body: bytes) -> list[Submission]:
-    """The transactions in a frame of TRANSACTIONS; arrays are read-only."""
+    """The transactions in a frame of BATCH; arrays are read-only."""
     values = marshal.loads(body)
     lengths = values[0]
     # Each its own bytes: what is kept of one keeps no others.

@@ -73,7 +73,7 @@ class WritingProcess:
         except (OSError, ValueError) as error:
             raise JournalError(f"the process that stores cannot be started: {error}") from error
         self._ring = RingWriter(self._board.ring, self._board.counters)
-        self._file = _identity(self._pipe)
+        self._pipe_identity = _identity(self._pipe)
         self._open = True
         self._told = False
         self._patience_s = START_SECONDS + orders.lock_timeout_s
@@ -115,7 +115,7 @@ class WritingProcess:
         if self.failure is not None:
             return
         try:
-            if _identity(self._pipe) != self._file:
+            if _identity(self._pipe) != self._pipe_identity:
                 raise OSError("its pipe was closed, and the number is that of another file")
             with (
                 _no_sigpipe(),
@@ -165,12 +165,14 @@ class WritingProcess:
                 self.write(frame(END))
         self.forget()
         self._process.wait()
+        if not self._ring.is_read():
+            self.fail("the process that stores has ended before it had read everything")
         _LIVE.discard(self)
 
     def forget(self) -> None:
         """Close the pipe, once. A forked child does no more: the process is not its own."""
         # In this order: an interrupt in between finds another file under the number, or none.
-        if self._open and _identity(self._pipe) == self._file:
+        if self._open and _identity(self._pipe) == self._pipe_identity:
             os.close(self._pipe)
         self._open = False
 

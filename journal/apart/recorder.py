@@ -11,8 +11,7 @@ When the ring is full, `flush` waits: nothing is dropped.
 
 import atexit
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from time import perf_counter_ns, sleep, time_ns
 from types import TracebackType
 from typing import Self
@@ -49,7 +48,8 @@ from kvledger.journal.rows import WriterCounters
 from kvledger.journal.stored_tokens import StoredTokens
 
 _Accepted = tuple[Batch, tuple[int, int, int], int, int, int]
-"""The batch that waits, how far it is, transactions and events accepted, and how many events wait."""
+"""How far everything was before the newest `append`: the batch that waits, the mark in it, transactions and
+events accepted, and events that wait."""
 
 
 class ApartRecorder:
@@ -70,14 +70,18 @@ class ApartRecorder:
         self._began_ns: int | None = None
         self._batch = new_batch()
         self._waiting_events = 0
+        self._before: _Accepted | None = None
         self._transactions = 0
         self._events = 0
         self._flushes = 0
+        self._ending = False
         self._closed = False
         self._process = WritingProcess(orders)
         self._words = self._process.words
         self.journal_id = self._words[JOURNAL_ID]
         self._drain = SigtermDrain(self._drained) if drain_on_sigterm else None
+        # Holds off SIGTERM while a call has the lock; an interrupt finds the lock given back first.
+        self._undisturbed: AbstractContextManager[None] = self._drain or nullcontext()
         atexit.register(self.close)
 
     @property
@@ -136,53 +140,61 @@ class ApartRecorder:
 
         Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
         another cache already, and for what cannot be handed over; the transaction is then not recorded. Cost:
-        a microsecond or two, and half a one for each event, twice that where the core is not compiled; with
-        the first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
+        one or two microseconds and half a one for each event, two for each where the core is not compiled;
+        with the first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
         """
         began, self._began_ns = self._began_ns, None
         duration_us = None if began is None else (perf_counter_ns() - began) // 1000
         self._refuse_if_carried()
-        before: _Accepted | None = None
+        self._before = None
         try:
-            with self._lock if self._drain is None else self._held():
-                if self._closed or self._process.failure is not None or self._words[PHASE] != RECORDING:
-                    self._refuse_if_over()
-                if self._waiting_events >= STEP_EVENTS:
-                    self._hand_over()
-                batch = self._batch
-                before = batch, batch.mark(), self._transactions, self._events, self._waiting_events
-                self._accept(transaction, time_ns() // 1000, duration_us)
+            if self._drain is None:
+                with self._lock:
+                    self._accept(transaction, duration_us)
+            else:
+                with self._drain, self._lock:
+                    self._accept(transaction, duration_us)
         except JournalError:
             raise
         except BaseException:
-            if before is not None:
-                with self._held():
-                    self._take_back(before)
+            try:
+                with self._undisturbed, self._lock:
+                    self._take_back()
+            except BaseException:
+                self._process.fail("an append was interrupted, and again while it was taken back")
+                raise
             raise
 
-    def _accept(self, transaction: TransactionRecord, time_us: int, duration_us: int | None) -> None:
+    def _accept(self, transaction: TransactionRecord, duration_us: int | None) -> None:
         """The rest of `append`, with the lock held."""
+        if self._ending or self._process.failure is not None or self._words[PHASE] != RECORDING:
+            self._refuse_if_over()
+        if self._waiting_events >= STEP_EVENTS:
+            self._hand_over()
         if not self._transactions:
             self._tokens.begin(transaction)
         elif transaction.op == "open" and opens_cache(transaction):
             raise JournalError(
                 "this recorder already records a cache: start another with Journal.record_apart"
             )
-        self._batch.add(transaction, time_us, duration_us)
-        count = len(transaction.events)
+        batch, count = self._batch, len(transaction.events)
+        self._before = batch, batch.mark(), self._transactions, self._events, self._waiting_events
+        batch.add(transaction, time_ns() // 1000, duration_us)
         self._transactions += 1
         self._events += count
         self._waiting_events += count or 1
 
-    def _take_back(self, before: _Accepted) -> None:
+    def _take_back(self) -> None:
         """Forget a transaction whose `append` was interrupted: the cache undoes it. The lock is held.
 
         If it was handed over already, journal and cache have parted for good, and the recording ends.
         """
-        batch, mark, *counts = before
+        if self._before is None:
+            return
+        batch, mark, transactions, events, waiting_events = self._before
         if self._batch is batch:
             batch.take_back(mark)
-            self._transactions, self._events, self._waiting_events = counts
+            self._transactions, self._events, self._waiting_events = transactions, events, waiting_events
         else:
             self._process.fail("an append was interrupted while it was handed over")
 
@@ -190,17 +202,18 @@ class ApartRecorder:
         """Hand over everything that `append` has taken: it outlives this process from here on.
 
         Waits while the ring is full. Raises JournalError as `append` does. Cost: a tenth of a microsecond
-        for each field of an event, and one copy of tokens and pages.
+        for each field of an event, one copy of what is long, and a question to the system whether the process
+        is still there.
         """
         self._refuse_if_carried()
-        with self._held():
+        with self._undisturbed, self._lock:
             self._refuse_if_over()
             self._hand_over()
 
     def wait_until_stored(self) -> None:
         """`flush`, and wait until all of it is on disk, or the store is failing ("degrade")."""
         self._refuse_if_carried()
-        with self._held():
+        with self._undisturbed, self._lock:
             self._refuse_if_over()
             self._hand_over()
             self._flushes = wanted = self._flushes + 1
@@ -219,15 +232,17 @@ class ApartRecorder:
         export failed.
         """
         if self._process.carried:
-            self._closed = True
+            self._ending = self._closed = True
             return
-        with self._held():
+        with self._undisturbed, self._lock:
             if self._closed:
                 return
             self._process.look()
             if self._process.failure is None:
                 with suppress(JournalError):  # It is the process's failure then, which is told below.
                     self._hand_over()
+            # An interrupt may end the waiting, and another close takes it up: nothing is taken meanwhile.
+            self._ending = True
             self._process.end()
             self._closed = True
         atexit.unregister(self.close)
@@ -249,19 +264,15 @@ class ApartRecorder:
 
     def _drained(self) -> None:
         """At SIGTERM, which may also come while `close` ends."""
-        if not self._closed:
+        if not self._ending:
             self.wait_until_stored()
-
-    def _held(self) -> AbstractContextManager[object]:
-        """The lock; where SIGTERM is drained it is held off meanwhile."""
-        return self._lock if self._drain is None else _both(self._drain, self._lock)
 
     def _refuse_if_carried(self) -> None:
         if self._process.carried:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
 
     def _refuse_if_over(self) -> None:
-        if self._closed:
+        if self._ending:
             raise JournalError("the recorder is closed")
         if self._words[PHASE] != RECORDING:
             self._process.look()
@@ -275,22 +286,21 @@ class ApartRecorder:
         )
 
     def _hand_over(self) -> None:
-        """Write one frame of what waits. The lock is held. Whatever goes wrong ends the recording: of a
-        frame that was cut short nothing is stored."""
+        """Write one frame of what waits. The lock is held. What goes wrong ends the recording: of a frame
+        that was cut short nothing is stored. Only an interrupt before its first byte leaves all as it was."""
         if not self._batch.count:
             return
         try:
-            batch, self._batch, self._waiting_events = self._batch, new_batch(), 0
-            self._process.write(pack(batch))
+            pieces = pack(self._batch)
+        except Exception as error:
+            self._process.fail(f"events could not be handed over: {error!r}")
+            raise self._raised() from error
+        try:
+            self._batch, self._waiting_events = new_batch(), 0
+            self._process.write(pieces)
         except BaseException as error:
             self._process.fail(f"events could not be handed over: {error!r}")
             if not isinstance(error, JournalError):
                 raise
         if self._process.failure is not None:
             raise self._raised()
-
-
-@contextmanager
-def _both(drain: SigtermDrain, lock: threading.Lock) -> Iterator[None]:
-    with drain, lock:
-        yield

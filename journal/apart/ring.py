@@ -1,8 +1,8 @@
 """A stream of bytes through memory that two processes see: one writes, the other reads, nobody is asked.
 
-A pipe costs the writer a call of the system for every step, the pages that it allocates, and the waking of
-whoever reads. Here a step costs it one copy. Two counters on the board say how many bytes were ever published
-and read; what lies between them is under way. A writer that is killed leaves what it had published.
+What is written costs one copy, and no call of the system. Two counters beside the ring say how many bytes
+were ever published and read; what lies between them is under way. A writer that is killed leaves what it had
+published.
 
 Compiled with the core where that is.
 """
@@ -64,6 +64,11 @@ class RingWriter:
             at = end
         self._publish(self._written + size)
 
+    def is_read(self) -> bool:
+        """Whether the reader took everything."""
+        read: int = self._counters[READ]
+        return read == self._written
+
     def _write_in_parts(self, pieces: Sequence[Piece], wait: Callable[[], object]) -> None:
         """The same across the ring's end, and where it is too full."""
         written, room = self._written, self._room()
@@ -88,6 +93,8 @@ class RingWriter:
     def _publish(self, written: int) -> None:
         self._fence.pass_()
         self._counters[PUBLISHED] = self._written = written
+        # Whoever writes looks next whether the reader sleeps, and the reader said so before it looked here.
+        self._fence.pass_()
 
 
 @final
@@ -102,6 +109,7 @@ class RingReader:
 
     def read(self) -> bytes:
         """Everything that was published and not read yet, copied."""
+        # What the reader said of itself before, that it sleeps above all, is seen by who publishes later.
         self._fence.pass_()
         read: int = self._counters[READ]
         published: int = self._counters[PUBLISHED]

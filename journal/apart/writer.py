@@ -63,7 +63,7 @@ NOTHING = 0
 
 
 def main(board_file: int) -> None:
-    """Follow the orders that come on standard input, until it ends."""
+    """Follow the orders that come through the ring. Standard input wakes this process; its end ends it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Whoever stops the scheduler stops this process by that.
         signal.signal(number, signal.SIG_IGN)
@@ -84,9 +84,11 @@ def main(board_file: int) -> None:
 
 
 def _record(board: Board) -> None:
+    parent = os.getppid()
     frames = _frames(board)
-    first = next((each for each in frames if each[0] == ORDERS), None)
-    if first is None:
+    # Nobody else can give orders, whoever may still hold the pipe open.
+    first = next((each for each in frames if each[0] == ORDERS or os.getppid() != parent), None)
+    if first is None or first[0] != ORDERS:
         return
     orders: Orders = pickle.loads(first[1])
     with Journal.open(orders.url, create=False, lock_timeout_s=orders.lock_timeout_s) as journal:
@@ -204,7 +206,7 @@ def _frames(board: Board) -> Iterator[tuple[int, bytes]]:
     while True:
         board.words[ASLEEP] = idle > NAPS
         if data := ring.read():
-            idle = 0
+            idle = board.words[ASLEEP] = 0
             waiting += data
             yield from _whole(waiting)
             continue

@@ -23,6 +23,8 @@ from kvledger.journal import Journal, number_transactions
 from kvledger.journal.apart import ApartRecorder, writer
 from kvledger.journal.apart import recorder as recorder_module
 from kvledger.journal.apart.board import (
+    ASLEEP,
+    CLOSED,
     FAILED,
     FLUSHED,
     PHASE,
@@ -32,9 +34,9 @@ from kvledger.journal.apart.board import (
     Board,
 )
 from kvledger.journal.apart.flat import Piece
-from kvledger.journal.apart.frames import FLUSH, HEADER, NUMBER, TRANSACTIONS, new_batch, pack, unpack
+from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, NUMBER, frame, new_batch, pack, unpack
 from kvledger.journal.apart.process import WritingProcess
-from kvledger.journal.apart.ring import PUBLISHED, READ
+from kvledger.journal.apart.ring import PUBLISHED, READ, RingWriter
 from kvledger.journal.audit import audit
 from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.replay import replay
@@ -398,6 +400,163 @@ def test_an_interrupt_while_the_ring_is_full_ends_the_recording_before_what_was_
         assert stored_digest(journal) == stored
 
 
+def test_an_interrupt_while_a_wish_for_the_disk_is_handed_over_ends_the_recording(tmp_path: Path) -> None:
+    """Of a frame that was cut short nothing may follow."""
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+        os.kill(made.pid, signal.SIGSTOP)
+        ring = made._process._ring
+        ring.write([bytes(RING_BYTES - 4)], lambda: None)  # No frame, and nobody reads it.
+        with alarms():
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Interrupt):
+                made.wait_until_stored()
+        with pytest.raises(JournalError, match="could not be handed over: Interrupt"):
+            cache.alloc(PAGE)
+        kill(made)
+        closed_once(made, said="could not be handed over: Interrupt")
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.003, 0.01, 0.03])
+def test_a_pipe_that_others_close_loses_nothing_unseen(tmp_path: Path, pause_s: float) -> None:
+    """The process takes the pipe's end for its scheduler's, and ends while that goes on."""
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        use(cache, 50)
+        made.flush()
+        told = False
+        os.close(made._process._pipe)
+        time.sleep(pause_s)
+        try:
+            use(cache)
+            made.flush()
+            use(cache)
+            made.close()
+        except JournalError:
+            told = True
+        made._process.end()
+        assert told or made.durable_seq == made.last_seq
+        if not told:
+            assert stored_digest(journal) == cache.digest()
+        assert sound_end(journal) == made.durable_seq
+
+
+def test_a_process_that_ends_before_it_has_read_everything_is_told(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+        process = made._process
+        os.close(process._pipe)
+        until(lambda: made._words[PHASE] == CLOSED)
+        process._ring.write([b"nobody reads this"], lambda: None)
+        closed_once(made, said="before it had read everything|was not told to")
+
+
+def test_after_an_interrupted_close_nothing_is_taken_any_more(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        use(cache)
+        made.flush()
+        os.kill(made.pid, signal.SIGSTOP)
+        with alarms():
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Interrupt):
+                made.close()
+        digest = cache.digest()
+        for phase in (RECORDING, CLOSED):
+            until(lambda phase=phase: made._words[PHASE] == phase)  # type: ignore[misc]
+            for call in (lambda: cache.alloc(PAGE), made.flush, made.wait_until_stored):
+                with pytest.raises(JournalError, match="closed"):
+                    call()
+            os.kill(made.pid, signal.SIGCONT)
+        made.close()
+        assert cache.digest() == digest == stored_digest(journal)
+        assert sound_end(journal) == made.durable_seq == made.last_seq == 3
+
+
+def test_an_append_that_is_interrupted_twice_ends_the_recording(
+    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_a_process.record_apart()
+    cache = HybridCache(CONFIG, sink=made)
+    before, accept = cache.digest(), made._accept
+
+    def interrupted(*transaction: Any) -> None:
+        accept(*transaction)
+        raise Interrupt
+
+    def again() -> None:
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "_accept", interrupted)
+        patch.setattr(made, "_take_back", again)
+        with pytest.raises(Interrupt):
+            cache.alloc(PAGE)
+    assert cache.digest() == before
+    for call in (lambda: cache.alloc(PAGE), made.flush, made.close):
+        with pytest.raises(JournalError, match="again while it was taken back"):
+            call()
+    assert [one.op for one in kept_of(made).stored()] == []
+
+
+def test_a_process_that_sleeps_is_woken_once_by_what_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal.open(tmp_path / "run.db") as journal, journal.record_apart() as made:
+        calls: list[int] = []
+        wake = made._process.wake
+
+        def counted() -> None:
+            calls.append(1)
+            wake()
+
+        monkeypatch.setattr(made._process, "wake", counted)
+        cache = HybridCache(CONFIG, sink=made)
+        made.flush()
+        until(lambda: bool(made._words[ASLEEP]))
+        calls.clear()
+        cache.alloc(PAGE)
+        made.flush()
+        assert len(calls) == 1
+        until(lambda: not made._words[ASLEEP])
+
+
+def test_a_call_wakes_a_process_that_would_sleep_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    board, (theirs, ours) = Board(), os.pipe()
+    ring = RingWriter(board.ring, board.counters)
+    frames = writer._frames(board)
+    monkeypatch.setattr(writer, "LOOK_SECONDS", 10 * DEADLINE_SECONDS)
+    monkeypatch.setattr(writer, "NAPS", 0)
+    standard_input = os.dup(0)
+    os.dup2(theirs, 0)
+
+    def call() -> None:
+        until(lambda: bool(board.words[ASLEEP]))
+        ring.write(frame(FLUSH, NUMBER.pack(1)), lambda: None)
+        os.write(ours, b"\0")
+
+    try:
+        thread = threading.Thread(target=call)
+        thread.start()
+        with alarms():
+            signal.setitimer(signal.ITIMER_REAL, DEADLINE_SECONDS)
+            assert next(frames) == (FLUSH, NUMBER.pack(1))
+        thread.join()
+        assert not board.words[ASLEEP]
+        os.close(ours)
+        assert list(frames) == [], "it went on after the pipe's end"
+    finally:
+        os.dup2(standard_input, 0)
+        for file in (standard_input, theirs, board.file):
+            os.close(file)
+
+
 class Kept(WritingProcess):
     """Stands for the process: keeps what is written to it, and costs no start."""
 
@@ -437,7 +596,7 @@ class Kept(WritingProcess):
         while at < len(self.data):
             length, form = HEADER.unpack_from(self.data, at)
             at += HEADER.size + length
-            if form == TRANSACTIONS:
+            if form == BATCH:
                 found += [item.record for item in unpack(bytes(self.data[at - length : at]))]
         return found
 
@@ -472,14 +631,15 @@ def in_the_recorder(frame: Any) -> bool:
 
 
 @pytest.mark.interpreted
+@pytest.mark.parametrize("drained", [False, True])
 def test_an_interrupt_anywhere_in_append_or_flush_is_taken_back_or_ends_the_recording(
-    without_a_process: Journal,
+    without_a_process: Journal, drained: bool
 ) -> None:
     dice = random.Random(5)
     ended = withdrawn = rounds = 0
     while rounds < 60 or (not (ended and withdrawn) and rounds < 2_000):
         rounds += 1
-        made = without_a_process.record_apart()
+        made = without_a_process.record_apart(drain_on_sigterm=drained)
         cache = HybridCache(CONFIG, sink=made)
 
         class Interrupted:
@@ -532,7 +692,7 @@ def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
         patch.setattr(made, "_accept", interrupted)
         with pytest.raises(Interrupt):
             cache.alloc(PAGE)
-    assert (cache.digest(), made.last_seq) == (before, 1)
+    assert (cache.digest(), made.last_seq, made._waiting_events) == (before, 1, 1)
     use(cache)
     made.close()
     assert [one.op for one in kept_of(made).stored()] == ["open", "alloc", "free"]
@@ -614,10 +774,10 @@ def test_a_close_that_fails_gives_the_signal_back(
     assert signal.getsignal(signal.SIGTERM) != interrupting_sigterm
 
     def broken(pieces: Sequence[Piece]) -> None:
-        kept_of(made).fail("the pipe is broken")
+        kept_of(made).fail("the ring is broken")
 
     monkeypatch.setattr(kept_of(made), "write", broken)
-    with pytest.raises(JournalError, match="the pipe is broken"):
+    with pytest.raises(JournalError, match="the ring is broken"):
         made.close()
     assert signal.getsignal(signal.SIGTERM) == interrupting_sigterm
     assert kept_of(made).ended == 1
@@ -630,7 +790,7 @@ def test_what_came_between_the_last_look_and_the_schedulers_end_is_stored(
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
     batch = new_batch()
     batch.add(record(opened()), 1, None)
-    last = (TRANSACTIONS, b"".join(pack(batch)[1:]))
+    last = (BATCH, b"".join(pack(batch)[1:]))
     with Journal.open(tmp_path / "run.db") as journal:
         with journal.record() as recorder:
             frames = iter([(writer.NOTHING, b""), last, (writer.NOTHING, b""), (writer.NOTHING, b"")])

@@ -89,9 +89,24 @@ def test_a_signal_in_the_middle_of_a_call_waits_for_its_end(restored_handler: An
     signal.signal(signal.SIGTERM, lambda _number, _frame: heard.append("previous"))
     drain = SigtermDrain(lambda: heard.append("drained"))
     with drain:
-        with drain:
-            signal.raise_signal(signal.SIGTERM)
-            assert heard == []
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == []
+    assert heard == ["drained", "previous"]
+    signal.raise_signal(signal.SIGTERM)
+    assert heard == ["drained", "previous"] * 2
+    drain.remove()
+
+
+def test_a_call_whose_end_an_interrupt_kept_from_running_puts_no_signal_off_for_good(
+    restored_handler: Any,
+) -> None:
+    heard: list[str] = []
+    signal.signal(signal.SIGTERM, lambda _number, _frame: heard.append("previous"))
+    drain = SigtermDrain(lambda: heard.append("drained"))
+    drain.__enter__()  # and no exit
+    signal.raise_signal(signal.SIGTERM)
+    assert heard == []
+    with drain:
         assert heard == []
     assert heard == ["drained", "previous"]
     signal.raise_signal(signal.SIGTERM)

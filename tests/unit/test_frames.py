@@ -30,7 +30,7 @@ from kvledger.core.events import (
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.apart.flat import FEW_ARRAY_BYTES, FEW_TOKEN_BYTES, Piece
-from kvledger.journal.apart.frames import FLUSH, HEADER, TRANSACTIONS, frame, new_batch, pack, unpack
+from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, frame, new_batch, pack, unpack
 from kvledger.journal.codec import encode_all
 from kvledger.journal.rows import Submission
 from tests.support.stored_events import (
@@ -75,7 +75,7 @@ def packed(batch: list[Submission]) -> list[Piece]:
 def through(batch: list[Submission], *, plain: bool = True) -> list[Submission]:
     """What arrives of a batch, the first of which went `plain` or pickled."""
     form, body = parts(packed(batch))
-    assert form == TRANSACTIONS
+    assert form == BATCH
     for value in marshal.loads(body)[1:2]:
         assert (type(value) is str) == plain
     return unpack(body)
@@ -157,7 +157,7 @@ def test_what_was_handed_over_may_change_afterwards() -> None:
     full[:] = 0
     item.record.undone[0] = 1
     item.record.events.clear()
-    assert form == TRANSACTIONS
+    assert form == BATCH
     (arrived,) = unpack(body)
     assert arrived.record.undone == b"\x00"
     (event,) = arrived.record.events
@@ -186,8 +186,8 @@ FEW = FEW_ARRAY_BYTES // 8
 MANY = 3 * FEW
 
 LONG = {
-    "the longest that is copied": list(range(FEW)),
-    "the shortest that stands aside": list(range(FEW + 1)),
+    "few": list(range(FEW)),
+    "one more": list(range(FEW + 1)),
     "one run": list(range(1, MANY + 1)),
     "falling": list(range(MANY, 0, -1)),
     "outside int32": list(range(2**40, 2**40 + MANY)),
@@ -217,6 +217,18 @@ def test_tokens_of_any_length_arrive_among_others(size: int) -> None:
     arrived: list[Any] = [*first.record.events, *second.record.events]
     assert [arrived[0].tokens, arrived[2].tokens] == tokens
     assert arrived[1].full_pages.tolist() == full.tolist()
+
+
+def test_only_what_is_long_stands_aside() -> None:
+    def pieces(tokens: int, entries: int) -> int:
+        full = np.arange(entries, dtype=np.int64)
+        event = PagesAllocated(None, full, full[:1], None)
+        return len(packed([one(leaf(tokens=bytes(tokens)), event)]))
+
+    assert pieces(FEW_TOKEN_BYTES, FEW) == 2
+    assert pieces(FEW_TOKEN_BYTES + 1, FEW) == 3
+    assert pieces(FEW_TOKEN_BYTES, FEW + 1) == 3
+    assert pieces(FEW_TOKEN_BYTES + 1, FEW + 1) == 4
 
 
 def test_long_tokens_and_arrays_are_not_copied() -> None:

@@ -20,6 +20,7 @@ def board(size: int = SIZE) -> tuple[memoryview, memoryview]:
 
 
 def rest() -> None:
+    """Let the other thread go on, which the interpreter would do far more rarely."""
     time.sleep(1e-4)
 
 
@@ -105,6 +106,11 @@ def test_whoever_gives_up_waiting_leaves_what_was_read_and_what_had_room() -> No
 def test_both_ends_at_once() -> None:
     both = board(1_024)
     writer, reader = RingWriter(*both), RingReader(*both)
+
+    def wait() -> None:
+        assert thread.is_alive(), "nobody reads any more"
+        rest()
+
     sent = [bytes([i % 256]) * (i % 777) for i in range(3_000)]
     got = bytearray()
     total = sum(map(len, sent))
@@ -119,7 +125,7 @@ def test_both_ends_at_once() -> None:
     thread = threading.Thread(target=read)
     thread.start()
     for i in range(0, len(sent), 3):
-        writer.write(sent[i : i + 3], rest)
+        writer.write(sent[i : i + 3], wait)
     thread.join()
     assert got == b"".join(sent)
 
