@@ -42,8 +42,8 @@ class Inspector:
         told: object = recorder
         if not isinstance(told, Recorder):
             raise InvalidArgument(
-                f"an Inspector hears what a thread of this process stores, not a {type(told).__name__}: "
-                f"follow its store with `kvledger serve`"
+                f"an Inspector cannot hear {type(told).__name__}, only a recorder whose writer is a thread "
+                f"of this process: follow its store with `kvledger serve`"
             )
         if recorder.url is None:
             raise InvalidArgument("this recorder writes to no store: make one with Journal.record")

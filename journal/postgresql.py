@@ -57,7 +57,8 @@ class PostgresqlBackend:
             url.get_dialect().import_dbapi()
         except ImportError as error:
             raise JournalError(
-                f"PostgreSQL needs psycopg, which cannot be loaded ({error}): pip install kvledger[postgres]"
+                f"PostgreSQL needs psycopg, which cannot be loaded ({error}): "
+                f"pip install 'kvledger[postgres]'"
             ) from error
         return url
 

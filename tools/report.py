@@ -7,6 +7,9 @@ from rich.text import Text
 from kvledger.journal.audit import Finding, Verdict
 from kvledger.tools.engine.differences import LogitsReport
 
+NAMED_AT_MOST = 3
+"""Invariants of one status that a line names: where events are missing nearly all are unverified."""
+
 
 class RunReport(BaseModel):
     """Figures of one run. Tokens unless a name says otherwise.
@@ -131,8 +134,7 @@ def verdict_summary(verdict: Verdict) -> RenderableType:
     counts = verdict.counts
     style = "bold green" if verdict.passed else "bold red"
     lines = [
-        f"  {len(verdict.invariants)} invariants over {counts.events:,} events of {counts.transactions:,} "
-        f"transactions",
+        f"  {_invariants(verdict)}",
         f"  {counts.locks_followed:,} locks followed over {counts.pages_followed:,} pages",
         f"  {counts.recoveries:,} recoveries, {counts.recoveries_under_lock:,} under a Full lock",
         f"  {counts.matches:,} matches and {counts.inserts:,} inserts checked, "
@@ -151,6 +153,25 @@ def verdict_summary(verdict: Verdict) -> RenderableType:
         *map(Text, lines),
         *(Text(finding_line(finding), style="red") for finding in verdict.findings),
     )
+
+
+def _invariants(verdict: Verdict) -> str:
+    """How many invariants were verified, over how much, and what became of the others."""
+    total, counts = len(verdict.invariants), verdict.counts
+    others: dict[str, list[str]] = {}
+    for report in verdict.invariants:
+        if report.status != "verified":
+            others.setdefault(report.status.replace("_", " "), []).append(report.id)
+    over = f"invariants over {counts.events:,} events of {counts.transactions:,} transactions"
+    if not others:
+        return f"{total} {over}"
+    verified = total - sum(map(len, others.values()))
+    told = [f"{_named(ids)} {status}" for status, ids in others.items()]
+    return f"{verified} of {total} {over} ({'; '.join(told)})"
+
+
+def _named(ids: list[str]) -> str:
+    return ", ".join(ids) if len(ids) <= NAMED_AT_MOST else str(len(ids))
 
 
 def finding_line(finding: Finding) -> str:

@@ -35,7 +35,9 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise JournalError("Parquet needs pyarrow: pip install kvledger[parquet]") from error
+        raise JournalError(
+            "Parquet needs pyarrow: pip install 'kvledger[parquet]' (JSON lines do not: --format jsonl)"
+        ) from error
     return pyarrow, pyarrow.parquet
 
 

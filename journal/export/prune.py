@@ -60,7 +60,7 @@ def _prune_verified(writing: sa.Engine, reader: JournalReader, *, before_seq: in
     cut = reader.checkpoint_before(before_seq - 1)
     if cut is None:
         raise InvalidArgument(
-            f"no checkpoint stands before seq {before_seq}: what follows could not be read without the rows"
+            f"no full state stands before seq {before_seq}: what follows could not be read without the rows"
         )
     first = next(reader.transactions(), None)
     if first is None or first.number > cut.number:

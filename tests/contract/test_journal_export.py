@@ -199,7 +199,7 @@ def test_what_no_file_holds_is_not_pruned(journal: Journal, reader: JournalReade
     export_journal(reader, tmp_path, upto_seq=300)
     with pytest.raises(NotExported, match="would go"):
         prune(journal, reader, 801, tmp_path)
-    with pytest.raises(InvalidArgument, match="no checkpoint"):
+    with pytest.raises(InvalidArgument, match="no full state"):
         prune(journal, reader, 100, tmp_path)
     assert [comparable(one) for one in reader.transactions()] == before
 

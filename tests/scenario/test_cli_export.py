@@ -68,7 +68,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(
     (tmp_path / "mine.jsonl").write_text("{}\n{}\n")
     assert "does not say" in refused(capsys, "replay", tmp_path / "mine.jsonl")
     assert "no folder" in refused(capsys, "export", database, "--out", database)
-    assert "no checkpoint stands" in refused(
+    assert "no full state stands" in refused(
         capsys, "prune", database, "--before", 1, "--exported", tmp_path / "empty"
     )
     refused(capsys, "export", database, "--out", tmp_path / "x", "--format", "csv")

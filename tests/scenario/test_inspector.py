@@ -17,6 +17,7 @@ from kvledger.api.access import TokenRequired
 from kvledger.api.serving import CannotListen
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.errors import InvalidArgument
+from kvledger.core.sinks import MemorySink
 from kvledger.journal import Journal, Recorder
 from kvledger.journal.durability import RecorderSettings
 from tests.support.timelines import DEADLINE_SECONDS
@@ -160,6 +161,12 @@ def test_a_recorder_without_a_store_is_refused() -> None:
             Inspector.attach(recorder)
     finally:
         recorder.close()
+
+
+def test_a_sink_of_another_kind_is_refused_by_name() -> None:
+    sink: Any = MemorySink()
+    with pytest.raises(InvalidArgument, match="an Inspector cannot hear MemorySink, only a recorder"):
+        Inspector.attach(sink)
 
 
 SCHEDULER = """

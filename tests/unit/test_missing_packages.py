@@ -66,7 +66,7 @@ def test_a_server_of_its_own_is_not_started_for_nothing(
     assert started == ["server"]
     said = capsys.readouterr().err
     assert said.startswith("kvledger: PostgreSQL needs psycopg")
-    assert said.endswith("pip install kvledger[postgres]\n")
+    assert said.endswith("pip install 'kvledger[postgres]'\n")
 
 
 def test_the_import_of_the_service_names_the_extra() -> None:

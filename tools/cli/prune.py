@@ -13,13 +13,13 @@ from kvledger.tools.cli.tables import show_document
 def prune_command(
     database: StoreArgument,
     before: Annotated[
-        int, typer.Option("--before", min=1, help="Seq: all up to the newest checkpoint below it goes.")
+        int, typer.Option("--before", min=1, help="Seq: all up to the newest full state below it goes.")
     ],
     exported: Annotated[Path, typer.Option("--exported", help="Folder that holds what goes.")],
     journal: JournalOption = None,
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
-    """Remove events that are exported and have a checkpoint after them; anything else is refused.
+    """Remove all up to the newest full state below a seq, once it is exported; anything else is refused.
 
     An SQLite file keeps its size and reuses the room; `VACUUM` gives it back.
     """

@@ -22,7 +22,7 @@ JournalOption = Annotated[
 ]
 AtOption = Annotated[
     int | None,
-    typer.Option("--at", min=1, help="Seq to look at: the last transaction boundary at or before it."),
+    typer.Option("--at", min=1, help="Seq to look at: the end of the last transaction that ended by then."),
 ]
 
 
