@@ -67,7 +67,7 @@ class Batch:
     """Transactions that wait, flat: `values` begins with the lengths of what stands `aside`.
 
     Each is eight values of its own and its events; one that holds anything but the exact types that belong
-    there is one value, as `pickle` has it, which knows any.
+    there is one value, as `pickle` has it, which knows any. `count` and `events` say how many they are.
     """
 
     def __init__(self, plans: dict[Any, Plan]) -> None:
@@ -76,32 +76,43 @@ class Batch:
         self.values: Final[list[Any]] = [self._lengths]
         self.aside: Final[list[Piece]] = []
         self.count = 0
+        self.events = 0
+        self._marked_values = 1
+        self._marked_aside = 0
+        self._marked_count = 0
+        self._marked_events = 0
 
     def add(self, record: TransactionRecord, time_us: int, duration_us: int | None) -> None:
         """Add a transaction, copied but for what is long: that must not change.
 
-        All of it is added or nothing. Raises JournalError for what cannot even be pickled.
+        All of it is added or nothing, unless it is interrupted: then `mark` is to be called before it, and
+        `take_back` after it. Raises JournalError for what cannot even be pickled.
         """
-        mark = self.mark()
+        values, aside = len(self.values), len(self.aside)
+        count = len(record.events)
         try:
             self._add(record, time_us, duration_us)
         except (TypeError, KeyError, AttributeError, RecursionError, pickle.PicklingError):
             # Pickled, it needs no exact types, and what is wrong is said.
-            self.take_back(mark)
+            self._cut(values, aside)
             self.values.append(_pickled(record, time_us, duration_us))
         self.count += 1
+        self.events += count
 
-    def mark(self) -> tuple[int, int, int]:
-        """What `take_back` goes back to."""
-        return len(self.values), len(self.aside), self.count
+    def mark(self) -> None:
+        """Note how far it is."""
+        self._marked_values, self._marked_aside = len(self.values), len(self.aside)
+        self._marked_count, self._marked_events = self.count, self.events
 
-    def take_back(self, mark: tuple[int, int, int]) -> None:
-        """Forget what was added since `mark` was got."""
-        values, aside, count = mark
+    def take_back(self) -> None:
+        """Forget what was added since `mark`."""
+        self._cut(self._marked_values, self._marked_aside)
+        self.count, self.events = self._marked_count, self._marked_events
+
+    def _cut(self, values: int, aside: int) -> None:
         del self.values[values:]
         del self.aside[aside:]
         del self._lengths[aside:]
-        self.count = count
 
     def _add(self, record: TransactionRecord, time_us: int, duration_us: int | None) -> None:
         undone: Any = record.undone

@@ -47,10 +47,6 @@ from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.rows import WriterCounters
 from kvledger.journal.stored_tokens import StoredTokens
 
-_Accepted = tuple[Batch, tuple[int, int, int], int, int, int]
-"""How far everything was before the newest `append`: the batch that waits, the mark in it, transactions and
-events accepted, and events that wait."""
-
 
 class ApartRecorder:
     """An `EventSink` that writes one journal through a process of its own. Made by `Journal.record_apart`.
@@ -69,10 +65,9 @@ class ApartRecorder:
         self._lock = threading.Lock()
         self._began_ns: int | None = None
         self._batch = new_batch()
-        self._waiting_events = 0
-        self._before: _Accepted | None = None
-        self._transactions = 0
-        self._events = 0
+        self._marked: Batch | None = None
+        self._handed = 0
+        self._handed_events = 0
         self._flushes = 0
         self._ending = False
         self._closed = False
@@ -92,7 +87,8 @@ class ApartRecorder:
     @property
     def last_seq(self) -> Seq:
         """Seq of the last event that `append` accepted, 0 before the first."""
-        return Seq(max(self._events + self._words[GAPS], self._words[DURABLE_SEQ]))
+        accepted = self._handed_events + self._batch.events
+        return Seq(max(accepted + self._words[GAPS], self._words[DURABLE_SEQ]))
 
     @property
     def durable_seq(self) -> Seq:
@@ -146,7 +142,7 @@ class ApartRecorder:
         began, self._began_ns = self._began_ns, None
         duration_us = None if began is None else (perf_counter_ns() - began) // 1000
         self._refuse_if_carried()
-        self._before = None
+        self._marked = None
         try:
             if self._drain is None:
                 with self._lock:
@@ -169,32 +165,28 @@ class ApartRecorder:
         """The rest of `append`, with the lock held."""
         if self._ending or self._process.failure is not None or self._words[PHASE] != RECORDING:
             self._refuse_if_over()
-        if self._waiting_events >= STEP_EVENTS:
+        if self._batch.events >= STEP_EVENTS or self._batch.count >= STEP_EVENTS:
             self._hand_over()
-        if not self._transactions:
+        batch = self._batch
+        if not batch.count and not self._handed:
             self._tokens.begin(transaction)
         elif transaction.op == "open" and opens_cache(transaction):
             raise JournalError(
                 "this recorder already records a cache: start another with Journal.record_apart"
             )
-        batch, count = self._batch, len(transaction.events)
-        self._before = batch, batch.mark(), self._transactions, self._events, self._waiting_events
+        batch.mark()
+        self._marked = batch
         batch.add(transaction, time_ns() // 1000, duration_us)
-        self._transactions += 1
-        self._events += count
-        self._waiting_events += count or 1
 
     def _take_back(self) -> None:
         """Forget a transaction whose `append` was interrupted: the cache undoes it. The lock is held.
 
         If it was handed over already, journal and cache have parted for good, and the recording ends.
         """
-        if self._before is None:
+        if self._marked is None:
             return
-        batch, mark, transactions, events, waiting_events = self._before
-        if self._batch is batch:
-            batch.take_back(mark)
-            self._transactions, self._events, self._waiting_events = transactions, events, waiting_events
+        if self._batch is self._marked:
+            self._batch.take_back()
         else:
             self._process.fail("an append was interrupted while it was handed over")
 
@@ -296,7 +288,13 @@ class ApartRecorder:
             self._process.fail(f"events could not be handed over: {error!r}")
             raise self._raised() from error
         try:
-            self._batch, self._waiting_events = new_batch(), 0
+            # Nothing is called before all three are done: whoever asks how far it is counts each event once.
+            batch, new = self._batch, new_batch()
+            self._handed, self._handed_events, self._batch = (
+                self._handed + batch.count,
+                self._handed_events + batch.events,
+                new,
+            )
             self._process.write(pieces)
         except BaseException as error:
             self._process.fail(f"events could not be handed over: {error!r}")

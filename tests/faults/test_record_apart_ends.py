@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -437,7 +437,8 @@ def test_a_pipe_that_others_close_loses_nothing_unseen(tmp_path: Path, pause_s: 
             made.close()
         except JournalError:
             told = True
-        made._process.end()
+            with suppress(JournalError):  # It tells once more where a call before it was told.
+                made.close()
         assert told or made.durable_seq == made.last_seq
         if not told:
             assert stored_digest(journal) == cache.digest()
@@ -692,7 +693,7 @@ def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
         patch.setattr(made, "_accept", interrupted)
         with pytest.raises(Interrupt):
             cache.alloc(PAGE)
-    assert (cache.digest(), made.last_seq, made._waiting_events) == (before, 1, 1)
+    assert (cache.digest(), made.last_seq, made._batch.count) == (before, 1, 1)
     use(cache)
     made.close()
     assert [one.op for one in kept_of(made).stored()] == ["open", "alloc", "free"]

@@ -386,16 +386,17 @@ def test_what_is_taken_back_or_refused_leaves_the_rest_as_it_was() -> None:
     full = np.arange(MANY, dtype=np.int64)
     first = one(PagesAllocated(None, full, full, None))
     waiting.add(*first)
-    mark = waiting.mark()
+    waiting.mark()
     waiting.add(*one(leaf(tokens=bytes(2 * FEW_TOKEN_BYTES)), PagesAllocated(None, full, full, None)))
     waiting.add(*one(NodeTouched([NodeId(1)], 1)))  # type: ignore[arg-type]
-    assert waiting.count == 3
-    waiting.take_back(mark)
+    assert (waiting.count, waiting.events) == (3, 4)
+    waiting.take_back()
+    assert (waiting.count, waiting.events) == (1, 1)
     with pytest.raises(JournalError):
         waiting.add(*one(leaf(tokens=bytes(2 * FEW_TOKEN_BYTES)), Evicted(threading.Lock(), 0, 0, 0)))  # type: ignore[arg-type]
     last = one(leaf(tokens=b"12" * FEW_TOKEN_BYTES))
     waiting.add(*last)
-    assert waiting.count == 2
+    assert (waiting.count, waiting.events) == (2, 2)
     _, body = parts(pack(waiting))
     for before, after in zip((first, last), unpack(body), strict=True):
         assert encode_all(after.record.events) == encode_all(before.record.events)
