@@ -376,6 +376,20 @@ def alarms(wanted: Callable[[Any], bool] = lambda frame: True) -> Iterator[None]
         signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
+def interrupted_once(ready: Callable[[], bool]) -> Iterator[None]:
+    """SIGALRM comes to the main thread when something is so, and not before."""
+
+    def interrupt() -> None:
+        until(ready)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    yield
+    thread.join()
+
+
 def test_an_interrupt_while_the_ring_is_full_ends_the_recording_before_what_was_cut_off(
     tmp_path: Path,
 ) -> None:
@@ -388,10 +402,8 @@ def test_an_interrupt_while_the_ring_is_full_ends_the_recording_before_what_was_
         os.kill(made.pid, signal.SIGSTOP)
         with cache.transaction(BULKY):
             cache.alloc(PAGE)
-        with alarms():
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(Interrupt):
-                made.flush()
+        with alarms(), interrupted_once(lambda: full(made)), pytest.raises(Interrupt):
+            made.flush()
         os.kill(made.pid, signal.SIGCONT)
         until(lambda: made.durable_seq == 7)
         refused(cache, made, said="could not be handed over: Interrupt")
@@ -409,10 +421,8 @@ def test_an_interrupt_while_a_wish_for_the_disk_is_handed_over_ends_the_recordin
         os.kill(made.pid, signal.SIGSTOP)
         ring = made._process._ring
         ring.write([bytes(RING_BYTES - 4)], lambda: None)  # No frame, and nobody reads it.
-        with alarms():
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(Interrupt):
-                made.wait_until_stored()
+        with alarms(), interrupted_once(lambda: full(made)), pytest.raises(Interrupt):
+            made.wait_until_stored()
         with pytest.raises(JournalError, match="could not be handed over: Interrupt"):
             cache.alloc(PAGE)
         kill(made)
@@ -464,10 +474,8 @@ def test_after_an_interrupted_close_nothing_is_taken_any_more(tmp_path: Path) ->
         use(cache)
         made.flush()
         os.kill(made.pid, signal.SIGSTOP)
-        with alarms():
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(Interrupt):
-                made.close()
+        with alarms(), interrupted_once(lambda: made._ending), pytest.raises(Interrupt):
+            made.close()
         digest = cache.digest()
         for phase in (RECORDING, CLOSED):
             until(lambda phase=phase: made._words[PHASE] == phase)  # type: ignore[misc]
@@ -478,6 +486,27 @@ def test_after_an_interrupted_close_nothing_is_taken_any_more(tmp_path: Path) ->
         made.close()
         assert cache.digest() == digest == stored_digest(journal)
         assert sound_end(journal) == made.durable_seq == made.last_seq == 3
+
+
+def test_an_interrupt_before_the_first_byte_of_a_frame_leaves_it_for_the_next_flush(
+    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = without_a_process.record_apart()
+    cache = HybridCache(CONFIG, sink=made)
+    use(cache)
+
+    def interrupted(batch: Any) -> Any:
+        raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder_module, "pack", interrupted)
+        with pytest.raises(Interrupt):
+            made.flush()
+    assert (kept_of(made).stored(), made.last_seq) == ([], 3)
+    use(cache)
+    made.close()
+    assert made.last_seq == 5
+    assert kept_digest(made) == cache.digest()
 
 
 def test_an_append_that_is_interrupted_twice_ends_the_recording(
