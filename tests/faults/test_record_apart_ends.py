@@ -514,17 +514,13 @@ def test_an_append_that_is_interrupted_twice_ends_the_recording(
 ) -> None:
     made = without_a_process.record_apart()
     cache = HybridCache(CONFIG, sink=made)
-    before, accept = cache.digest(), made._accept
-
-    def interrupted(*transaction: Any) -> None:
-        accept(*transaction)
-        raise Interrupt
+    before = cache.digest()
 
     def again() -> None:
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(made, "_accept", interrupted)
+        patch.setattr(made, "_accept", interrupted_after(made._accept))
         patch.setattr(made, "_take_back", again)
         with pytest.raises(Interrupt):
             cache.alloc(PAGE)
@@ -631,6 +627,16 @@ class Kept(WritingProcess):
         return found
 
 
+def interrupted_after(accept: Callable[..., None]) -> Callable[..., None]:
+    """What takes a transaction, and is interrupted then."""
+
+    def interrupted(*transaction: Any) -> None:
+        accept(*transaction)
+        raise Interrupt
+
+    return interrupted
+
+
 @pytest.fixture
 def without_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal]:
     """A store whose recordings go nowhere: `Kept` has them."""
@@ -712,14 +718,9 @@ def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
 ) -> None:
     made = without_a_process.record_apart()
     cache = HybridCache(CONFIG, sink=made)
-    before, accept = cache.digest(), made._accept
-
-    def interrupted(*transaction: Any) -> None:
-        accept(*transaction)
-        raise Interrupt
-
+    before = cache.digest()
     with monkeypatch.context() as patch:
-        patch.setattr(made, "_accept", interrupted)
+        patch.setattr(made, "_accept", interrupted_after(made._accept))
         with pytest.raises(Interrupt):
             cache.alloc(PAGE)
     assert (cache.digest(), made.last_seq, made._batch.count) == (before, 1, 1)
