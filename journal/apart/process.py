@@ -117,10 +117,8 @@ class WritingProcess:
         try:
             if _identity(self._pipe) != self._pipe_identity:
                 raise OSError("its pipe was closed, and the number is that of another file")
-            with (
-                _no_sigpipe(),
-                suppress(BlockingIOError),
-            ):  # Full of calls that were not heard yet: one will do.
+            # A full pipe is full of calls that were not heard yet: one will do.
+            with _no_sigpipe(), suppress(BlockingIOError):
                 os.write(self._pipe, b"\0")
         except OSError as error:
             self.look(wait_s=END_SECONDS)
