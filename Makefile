@@ -100,7 +100,7 @@ format: install ## rewrite the code as `check` wants it
 
 compiled: $(COMPILED)/.built ## compile the core into build/compiled, which PYTHONPATH=build/compiled runs
 
-$(COMPILED)/.built: $(STAMP) $(SOURCES) pyproject.toml hatch_build.py
+$(COMPILED)/.built: $(STAMP) $(SOURCES) pyproject.toml hatch_build.py native_records.py
 	rm -rf $(COMPILED) build/wheel
 	KVLEDGER_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/python -m pip install --quiet --no-deps --no-index --target $(COMPILED) build/wheel/*.whl

@@ -1,5 +1,7 @@
 """Builds the core compiled, where KVLEDGER_COMPILE=1 asks for it: the same sources, as extension modules.
 
+One is prepared: of `WRITTEN_OUT` the records are written out as classes first (native_records.py).
+
 The wheel then holds, beside the sources of `kvledger.core` and of what hands its events to a writing process,
 what mypyc makes of them, and at its root the one library that they share. Python prefers an extension module
 to the source of the same name, so removing the shared objects gives the interpreted core back. Without the
@@ -11,6 +13,7 @@ below the working directory, and setuptools and mypy end the process when someth
 """
 
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -33,8 +36,9 @@ INTERPRETED = {
     "caller_transaction": "callers hold it",
     "device_pools": "callers hold it",
     "config": "a pydantic model",
-    "events": "a decorator makes the classes",
+    "records": "a decorator, of which type checkers are told by another",
     "results": "a decorator makes the classes",
+    "row_passes": "row_passes.c answers the same",
     "sinks": "callers implement its protocols and make its records",
     "pools": "callers implement its protocol",
     "ids": "names for types",
@@ -52,6 +56,12 @@ INTERPRETED = {
 APART = "journal/apart"
 BESIDE_THE_CORE = ("flat", "ring")
 """Modules of `APART` that the scheduler's thread spends its time in too."""
+
+IN_C = ("core/row_passes",)
+"""Modules beside whose source in Python stands one in C, which is built instead."""
+
+WRITTEN_OUT = "events"
+"""The module of the core whose records mypyc would leave to the interpreter."""
 
 MYPY_INI = """\
 [mypy]
@@ -112,8 +122,9 @@ def compiled_modules(core: Path) -> list[str]:
 def compile_here() -> None:
     """Compile the copy in the working directory, each module beside its source."""
     # Imported here because they are installed only where something is compiled.
+    import numpy
     from mypyc.build import mypycify
-    from setuptools import setup
+    from setuptools import Extension, setup
 
     core = Path("kvledger/core")
     Path("mypy.ini").write_text(MYPY_INI, encoding="utf-8")
@@ -127,6 +138,15 @@ def compile_here() -> None:
         debug_level="0",
         target_dir="c",
     )
+    extensions += [
+        Extension(
+            f"kvledger.{module.replace('/', '.')}",
+            [f"kvledger/{module}.c"],
+            include_dirs=[numpy.get_include()],
+            extra_compile_args=["-O3"],
+        )
+        for module in IN_C
+    ]
     for extension in extensions:
         # mypyc makes an error of any warning, and compilers to come will have new ones.
         extension.extra_compile_args.append("-Wno-error")
@@ -161,6 +181,9 @@ def _copy_sources(root: Path, into: Path) -> None:
     """The part of the package that is compiled, under the names it is imported by."""
     package = into / "kvledger"
     shutil.copytree(root / "core", package / "core", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    records = package / "core" / f"{WRITTEN_OUT}.py"
+    written_out = runpy.run_path(str(root / "native_records.py"))["written_out"]
+    records.write_text(written_out(records.read_text(encoding="utf-8")), encoding="utf-8")
     for name in ("__init__.py", "py.typed"):
         shutil.copyfile(root / "src" / "kvledger" / name, package / name)
     apart = package / APART
@@ -170,6 +193,8 @@ def _copy_sources(root: Path, into: Path) -> None:
         (folder / "__init__.py").touch()
     for module in BESIDE_THE_CORE:
         shutil.copyfile(root / APART / f"{module}.py", apart / f"{module}.py")
+    for module in IN_C:
+        shutil.copyfile(root / f"{module}.c", package / f"{module}.c")
 
 
 def _suffix() -> str:

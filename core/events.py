@@ -13,7 +13,7 @@ is the SWA peer that `full_pages[i]` had (frees) or got (allocations), 0 where t
 How each event changes state is in docs/events.md, told so that a reader can be written from it alone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, dataclass_transform
 
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvledger.core.ids import LeaseId, NodeId, RequestId
+from kvledger.core.records import record
 
 Pages = npt.NDArray[np.int64]
 """int64[n] page numbers, read-only once inside an event."""
@@ -79,16 +80,23 @@ class RollbackCause(StrEnum):
     SKIPPED = "skipped"  # the same under locked_recovery="skip": expected
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def record(cls: type) -> type:
-    """Make a slotted record without equality, frozen for type checkers and cheap to build at run time."""
-    made: Any = dataclass(slots=True, eq=False)(cls)
-    return made  # type: ignore[no-any-return]
+class Record:
+    """What every event can be asked. It is pickled and copied as its values."""
+
+    __slots__ = ()
+
+    def values(self) -> tuple[Any, ...]:
+        """The value of each field, in the order they are declared."""
+        names: Any = self.__slots__
+        return tuple([getattr(self, name) for name in names])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.values()
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def event(cls: type) -> type:
-    """Make such a record that is kept among the events."""
+    """Make a record that is kept among the events."""
     made: Any = record(cls)
     EVENTS[made.kind] = made
     return made  # type: ignore[no-any-return]
@@ -99,7 +107,7 @@ EVENTS: dict[str, type] = {}
 
 
 @event
-class CacheOpened:
+class CacheOpened(Record):
     """First event of every journal: the sizes in pages and the policies that hold from here on."""
 
     kind: ClassVar[str] = "cache_opened"
@@ -113,7 +121,7 @@ class CacheOpened:
 
 
 @event
-class PagesAllocated:
+class PagesAllocated(Record):
     """Free (or reusable) pages became held by `owner`, each with its peer mapped.
 
     For a request the pages also extend its row at page index `row_start`; None for the raw caller.
@@ -128,7 +136,7 @@ class PagesAllocated:
 
 
 @event
-class PrefixInserted:
+class PrefixInserted(Record):
     """Summary of an insert, after whatever of it was refused has been rolled back.
 
     `length` is what the tree accepted, `refused` what was offered beyond it. `prefix_len` is how far
@@ -151,7 +159,7 @@ class PrefixInserted:
 
 
 @event
-class PrefixMatched:
+class PrefixMatched(Record):
     """The longest usable prefix, found in acquire or commit. `node` ends at `length`; None for 0."""
 
     kind: ClassVar[str] = "prefix_matched"
@@ -164,7 +172,7 @@ class PrefixMatched:
 
 
 @event
-class NodeCreated:
+class NodeCreated(Record):
     """The tree took over held pages as a new leaf. `swa_pages` is None for a tombstone."""
 
     kind: ClassVar[str] = "node_created"
@@ -182,7 +190,7 @@ class NodeCreated:
 
 
 @event
-class NodeSplit:
+class NodeSplit(Record):
     """`node` keeps its id and the tail from token position `at`; `head` is its new parent.
 
     The head takes the tokens and pages before `at`, both lock counts, the stamp and the origins.
@@ -198,7 +206,7 @@ class NodeSplit:
 
 
 @event
-class NodeDeleted:
+class NodeDeleted(Record):
     """A childless node left the tree and its pages, both sides, were freed with `cause`.
 
     `parent_stamp`: the stamp the parent takes over because it became a leaf, or None.
@@ -215,7 +223,7 @@ class NodeDeleted:
 
 
 @event
-class SwaTombstoned:
+class SwaTombstoned(Record):
     """A node lost its SWA pages, freed with `cause`; its Full pages now map to nothing."""
 
     kind: ClassVar[str] = "swa_tombstoned"
@@ -227,7 +235,7 @@ class SwaTombstoned:
 
 
 @event
-class SwaRecovered:
+class SwaRecovered(Record):
     """A tombstone came back to life with the SWA pages that stood beside `incoming_full`.
 
     `node_full` is the node's Full before the event. adopt_incoming: the node takes `incoming_full`,
@@ -248,7 +256,7 @@ class SwaRecovered:
 
 
 @event
-class PagesFreed:
+class PagesFreed(Record):
     """Held pages were given back. `pool` says which side; with "swa" the Full pages stay held.
 
     `owner` is the request that held them, None for the raw caller. A page freed by "full" alone had
@@ -265,7 +273,7 @@ class PagesFreed:
 
 
 @event
-class Evicted:
+class Evicted(Record):
     """End of an eviction: tokens asked for and tokens really freed, per pool."""
 
     kind: ClassVar[str] = "evicted"
@@ -277,7 +285,7 @@ class Evicted:
 
 
 @event
-class LockAcquired:
+class LockAcquired(Record):
     """Full locked from `node` to the root, SWA on the positions [swa_from, length). None: empty lock."""
 
     kind: ClassVar[str] = "lock_acquired"
@@ -292,7 +300,7 @@ class LockAcquired:
 
 
 @event
-class LockReleased:
+class LockReleased(Record):
     """What the lease still held is unlocked: Full, and SWA unless it was released before."""
 
     kind: ClassVar[str] = "lock_released"
@@ -305,7 +313,7 @@ class LockReleased:
 
 
 @event
-class SwaLockReleased:
+class SwaLockReleased(Record):
     """The SWA half of the lease is unlocked; the Full half stays."""
 
     kind: ClassVar[str] = "swa_lock_released"
@@ -316,7 +324,7 @@ class SwaLockReleased:
 
 
 @event
-class NodeTouched:
+class NodeTouched(Record):
     """Recency: `nodes[i]` (root side first) takes the stamp `first_stamp + i`."""
 
     kind: ClassVar[str] = "node_touched"
@@ -326,7 +334,7 @@ class NodeTouched:
 
 
 @event
-class RequestOpened:
+class RequestOpened(Record):
     """A request began; its row starts as the Full pages of the path under `lease`."""
 
     kind: ClassVar[str] = "request_opened"
@@ -339,7 +347,7 @@ class RequestOpened:
 
 
 @event
-class RequestRowChanged:
+class RequestRowChanged(Record):
     """From page index `first_page` on the row reads `pages`, and is `row_pages` long afterwards.
 
     Row, node, protected length and lease change together: `lease` is the one that holds now, None
@@ -357,7 +365,7 @@ class RequestRowChanged:
 
 
 @event
-class RequestClosed:
+class RequestClosed(Record):
     """The request is gone; nothing is held by it any more. `reason` is finish, abort or reset."""
 
     kind: ClassVar[str] = "request_closed"
@@ -367,7 +375,7 @@ class RequestClosed:
 
 
 @event
-class RolledBack:
+class RolledBack(Record):
     """Events [first, end) of this transaction (0-based ordinals) were undone, last one first.
 
     The event itself stands at ordinal `end`. Undone events stay in the journal, marked.
@@ -383,7 +391,7 @@ class RolledBack:
 
 
 @event
-class Checkpoint:
+class Checkpoint(Record):
     """What the cache's canonical state amounts to here. Replay has to reproduce `digest`.
 
     `counters` are sums over all events before this one, undone ones included: evicted_full_tokens and
@@ -398,7 +406,7 @@ class Checkpoint:
 
 
 @event
-class CacheReset:
+class CacheReset(Record):
     """All leases, nodes and requests are gone; leases of older generations are stale."""
 
     kind: ClassVar[str] = "cache_reset"
@@ -407,7 +415,7 @@ class CacheReset:
 
 
 @event
-class CallIgnored:
+class CallIgnored(Record):
     """A call that a reset made meaningless (release, finish, abort) changed nothing."""
 
     kind: ClassVar[str] = "call_ignored"
@@ -419,7 +427,7 @@ class CallIgnored:
 
 
 @event
-class MappingSet:
+class MappingSet(Record):
     """Mapping entries of held pages changed by anything that no other event implies."""
 
     kind: ClassVar[str] = "mapping_set"
@@ -429,7 +437,7 @@ class MappingSet:
 
 
 @event
-class KvFingerprinted:
+class KvFingerprinted(Record):
     """What the KV bytes of a node's pages summed up to, as they lay on the device at this moment.
 
     `full_sums[i]` is of the Full layers of `full_pages[i]`, `swa_sums[i]` of the SWA layers of its peer; None
@@ -446,7 +454,7 @@ class KvFingerprinted:
 
 
 @event
-class KvUnread:
+class KvUnread(Record):
     """A fingerprint that is missing: the memory could not read the KV of a node's pages at this moment.
 
     A lock is refused without one, so `reason` is recovered or unlocked: what happened went on, and nothing is
@@ -462,7 +470,7 @@ class KvUnread:
 
 
 @event
-class EventsDropped:
+class EventsDropped(Record):
     """The recorder could not store seqs [first_seq, last_seq]; what follows starts from a checkpoint."""
 
     kind: ClassVar[str] = "events_dropped"
@@ -472,7 +480,7 @@ class EventsDropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Record):
     """Which forward computed some KV: a request and its epoch, or None and the number of a raw insert.
 
     The epoch counts openings, resumptions and raw inserts over the whole cache, so it alone is unique.

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from kvledger.core.config import CacheConfig
 from kvledger.core.errors import InvalidArgument, InvariantViolation
-from kvledger.core.events import Pages, record
+from kvledger.core.events import Pages
+from kvledger.core.records import record
 
 Fingerprints = npt.NDArray[np.uint64]
 """uint64[n, 2]: per page the checksum of its Full layers and of its SWA layers."""

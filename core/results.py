@@ -11,9 +11,10 @@ from typing import Any, dataclass_transform
 import numpy as np
 import numpy.typing as npt
 
-from kvledger.core.events import Origin, Pages, TokenRange, record
+from kvledger.core.events import Origin, Pages, TokenRange
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.inputs import PageArithmetic, Slots
+from kvledger.core.records import record
 from kvledger.core.state import LeaseState
 
 

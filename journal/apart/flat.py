@@ -133,8 +133,8 @@ class Batch:
         for event in events:
             plan = self._plans[type(event)]
             values.append(plan.number)
-            for field in plan.fields:
-                self._add_field(getattr(event, field.name), field)
+            for at, value in enumerate(event.values()):
+                self._add_field(value, plan.fields[at])
 
     def _add_field(self, value: Any, field: Field) -> None:
         way = field.way

@@ -40,6 +40,7 @@ def load_hook() -> ModuleType:
 HOOK = load_hook()
 TO_COMPILE = [f"core/{module}" for module in HOOK.compiled_modules(ROOT / "core")]
 TO_COMPILE += [f"{HOOK.APART}/{module}.py" for module in HOOK.BESIDE_THE_CORE]
+IN_C = [f"{module}.py" for module in HOOK.IN_C]
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def compiled_wheel(compiled: Path) -> Path:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("module", TO_COMPILE)
+@pytest.mark.parametrize("module", TO_COMPILE + IN_C)
 def test_each_module_that_is_compiled_runs_as_an_extension_module(compiled: Path, module: str) -> None:
     name = "kvledger." + module.removesuffix(".py").replace("/", ".")
     file = importlib.import_module(name).__file__
@@ -78,7 +79,7 @@ def test_a_compiled_wheel_is_the_pure_one_with_shared_objects_beside_the_sources
     objects = {name for name in files if name.endswith(SUFFIXES)}
     sources = {name: content for name, content in files.items() if name not in objects}
     assert sources == shipped_files()
-    assert {name.partition(".")[0] + ".py" for name in objects} == set(TO_COMPILE)
+    assert {name.partition(".")[0] + ".py" for name in objects} == {*TO_COMPILE, *IN_C}
 
 
 @pytest.mark.compiled
@@ -131,7 +132,7 @@ def test_nothing_is_compiled_where_nobody_asks(
     assert not [name for name in builder.config.dependencies if "mypy" in name]
     wheel = Path(next(builder.build(directory=str(tmp_path))))
     assert wheel.name == f"kvledger-{kvledger.__version__}-py3-none-any.whl"
-    assert not [name for name in packaged_files(wheel) if not name.endswith(".py") and "core/" in name]
+    assert not [name for name in packaged_files(wheel) if name.endswith(SUFFIXES)]
 
 
 def without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -411,7 +411,7 @@ def test_what_is_no_event_arrives_for_the_encoder_to_refuse() -> None:
 
 
 def inserted(**changes: Any) -> Any:
-    fields = dict.fromkeys(PrefixInserted.__slots__, 0)  # type: ignore[attr-defined]
+    fields: dict[str, Any] = dict.fromkeys(PrefixInserted.__slots__, 0)
     return PrefixInserted(**(fields | changes))
 
 

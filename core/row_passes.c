@@ -1,0 +1,492 @@
+/* What is asked of arrays of pages and slots, and done to tables by them: each in one pass.
+
+   The same functions as in row_passes.py, which documents them; built where the core is compiled (hatch_build.py)
+   and found by Python before it. Each checks what it is given, looks at every index before it writes by the
+   first, and leaves the interpreter alone from there to its end. Pages are int64, never negative.
+*/
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#define NPY_NO_DEPRECATED_API NPY_1_22_API_VERSION
+#include <numpy/arrayobject.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Loops over long rows take half the time where the compiler may use what newer processors have. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+
+/* Entries after which a pass that may end early looks whether it does: so many are compared without a branch. */
+#define BLOCK 256
+
+/* An index of a table: `rows`, or the run of `n` entries from `first` on where that is NULL. */
+typedef struct {
+    const int64_t *rows;
+    Py_ssize_t first;
+    Py_ssize_t n;
+} Index;
+
+static PyArrayObject *
+as_int64(PyObject *given, const char *what)
+{
+    PyArrayObject *array = (PyArrayObject *)given;
+    if (!PyArray_Check(given) || PyArray_NDIM(array) != 1 || PyArray_TYPE(array) != NPY_INT64 ||
+        !PyArray_ISCARRAY_RO(array)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a contiguous int64[n]", what);
+        return NULL;
+    }
+    return array;
+}
+
+static PyArrayObject *
+as_table(PyObject *given, int written)
+{
+    PyArrayObject *array = (PyArrayObject *)given;
+    if (!PyArray_Check(given) || PyArray_NDIM(array) != 1 || !PyArray_ISCARRAY_RO(array) ||
+        !PyArray_ISSIGNED(array) || (written && !PyArray_ISWRITEABLE(array))) {
+        PyErr_SetString(PyExc_TypeError, "a table must be a contiguous array of integers");
+        return NULL;
+    }
+    return array;
+}
+
+static const int64_t *
+entries(PyArrayObject *array)
+{
+    return (const int64_t *)PyArray_DATA(array);
+}
+
+/* Find an index and look whether it lies in a table of `size` entries. 0, or -1 with an exception. */
+FOR_EACH_PROCESSOR static int
+find_index(PyObject *given, Py_ssize_t size, Index *index)
+{
+    if (PySlice_Check(given)) {
+        Py_ssize_t end, step;
+        if (PySlice_Unpack(given, &index->first, &end, &step) < 0) {
+            return -1;
+        }
+        if (step != 1 || index->first < 0 || end < index->first || end > size) {
+            PyErr_Format(PyExc_IndexError, "no run within a table of %zd entries: %R", size, given);
+            return -1;
+        }
+        index->rows = NULL;
+        index->n = end - index->first;
+        return 0;
+    }
+    PyArrayObject *array = as_int64(given, "an index");
+    if (array == NULL) {
+        return -1;
+    }
+    index->rows = entries(array);
+    index->n = PyArray_SIZE(array);
+    index->first = 0;
+    /* As unsigned numbers the negative ones are too large as well. */
+    uint64_t largest = 0;
+    for (Py_ssize_t i = 0; i < index->n; i++) {
+        uint64_t row = (uint64_t)index->rows[i];
+        largest = row > largest ? row : largest;
+    }
+    if (index->n && largest >= (uint64_t)size) {
+        PyErr_Format(PyExc_IndexError, "a page lies past the end of a table of %zd entries", size);
+        return -1;
+    }
+    return 0;
+}
+
+static PyArrayObject *
+new_int64(Py_ssize_t n)
+{
+    npy_intp size = n;
+    return (PyArrayObject *)PyArray_SimpleNew(1, &size, NPY_INT64);
+}
+
+static int
+check_count(Py_ssize_t found, Py_ssize_t wanted)
+{
+    if (found != wanted) {
+        PyErr_Format(PyExc_TypeError, "takes %zd arguments (%zd given)", wanted, found);
+        return -1;
+    }
+    return 0;
+}
+
+/* Questions. */
+
+FOR_EACH_PROCESSOR static PyObject *
+all_set(PyObject *module, PyObject *given)
+{
+    PyArrayObject *array = as_int64(given, "pages");
+    if (array == NULL) {
+        return NULL;
+    }
+    const int64_t *pages = entries(array);
+    Py_ssize_t n = PyArray_SIZE(array);
+    for (Py_ssize_t i = 0; i < n;) {
+        Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
+        int missing = 0;
+        for (; i < end; i++) {
+            missing |= pages[i] == 0;
+        }
+        if (missing) {
+            Py_RETURN_FALSE;
+        }
+    }
+    Py_RETURN_TRUE;
+}
+
+static PyObject *
+any_set(PyObject *module, PyObject *given)
+{
+    PyArrayObject *array = as_int64(given, "pages");
+    if (array == NULL) {
+        return NULL;
+    }
+    const int64_t *pages = entries(array);
+    Py_ssize_t n = PyArray_SIZE(array);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (pages[i] != 0) {
+            Py_RETURN_TRUE;
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
+FOR_EACH_PROCESSOR static PyObject *
+is_ascending(PyObject *module, PyObject *given)
+{
+    PyArrayObject *array = as_int64(given, "pages");
+    if (array == NULL) {
+        return NULL;
+    }
+    const int64_t *pages = entries(array);
+    Py_ssize_t n = PyArray_SIZE(array);
+    for (Py_ssize_t i = 1; i < n;) {
+        Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
+        int falls = 0;
+        for (; i < end; i++) {
+            falls |= pages[i] <= pages[i - 1];
+        }
+        if (falls) {
+            Py_RETURN_FALSE;
+        }
+    }
+    Py_RETURN_TRUE;
+}
+
+FOR_EACH_PROCESSOR static PyObject *
+is_run(PyObject *module, PyObject *given)
+{
+    PyArrayObject *array = as_int64(given, "pages");
+    if (array == NULL) {
+        return NULL;
+    }
+    const int64_t *pages = entries(array);
+    Py_ssize_t n = PyArray_SIZE(array);
+    /* The ends tell most of those that are none. */
+    if (n > 1 && pages[n - 1] - pages[0] != n - 1) {
+        Py_RETURN_FALSE;
+    }
+    for (Py_ssize_t i = 1; i < n;) {
+        Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
+        int64_t differs = 0;
+        for (; i < end; i++) {
+            differs |= (pages[i] - pages[0]) ^ i;
+        }
+        if (differs) {
+            Py_RETURN_FALSE;
+        }
+    }
+    Py_RETURN_TRUE;
+}
+
+/* Tables. */
+
+#define ALL_EQUAL(type)                                                                                      \
+    do {                                                                                                     \
+        const type *table = (const type *)PyArray_DATA(array) + index.first;                                 \
+        int differs = 0;                                                                                     \
+        for (Py_ssize_t i = 0; i < index.n; i++) {                                                           \
+            differs |= table[index.rows ? index.rows[i] : i] != (type)value;                                 \
+        }                                                                                                    \
+        equal = !differs && (index.n == 0 || (type)value == value);                                          \
+    } while (0)
+
+FOR_EACH_PROCESSOR static PyObject *
+all_equal_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Index index;
+    PyArrayObject *array;
+    if (check_count(count, 3) < 0 || (array = as_table(given[0], 0)) == NULL ||
+        find_index(given[1], PyArray_SIZE(array), &index) < 0) {
+        return NULL;
+    }
+    int64_t value = PyLong_AsLongLong(given[2]);
+    if (value == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int equal;
+    switch (PyArray_ITEMSIZE(array)) {
+    case 8: ALL_EQUAL(int64_t); break;
+    case 4: ALL_EQUAL(int32_t); break;
+    case 1: ALL_EQUAL(int8_t); break;
+    default: PyErr_SetString(PyExc_TypeError, "a table of int64, int32 or int8 is needed"); return NULL;
+    }
+    return PyBool_FromLong(equal);
+}
+
+FOR_EACH_PROCESSOR static PyObject *
+entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Index index;
+    PyArrayObject *array, *found;
+    if (check_count(count, 2) < 0 || (array = as_int64(given[0], "a table")) == NULL ||
+        find_index(given[1], PyArray_SIZE(array), &index) < 0 || (found = new_int64(index.n)) == NULL) {
+        return NULL;
+    }
+    const int64_t *table = entries(array) + index.first;
+    int64_t *out = (int64_t *)PyArray_DATA(found);
+    if (index.rows == NULL) {
+        memcpy(out, table, index.n * sizeof *out);
+    } else {
+        for (Py_ssize_t i = 0; i < index.n; i++) {
+            out[i] = table[index.rows[i]];
+        }
+    }
+    return (PyObject *)found;
+}
+
+#define PUT(type)                                                                                            \
+    do {                                                                                                     \
+        type *table = (type *)PyArray_DATA(array) + index.first;                                             \
+        for (Py_ssize_t i = 0; i < index.n; i++) {                                                           \
+            table[index.rows ? index.rows[i] : i] = (type)value;                                             \
+        }                                                                                                    \
+    } while (0)
+
+static PyObject *
+put_each(PyArrayObject *array, const Index *index, PyObject *given)
+{
+    PyArrayObject *values = as_int64(given, "values");
+    if (values == NULL) {
+        return NULL;
+    }
+    if (PyArray_TYPE(array) != NPY_INT64 || PyArray_SIZE(values) != index->n) {
+        PyErr_SetString(PyExc_ValueError, "one value for each entry is needed, and a table of int64");
+        return NULL;
+    }
+    int64_t *table = (int64_t *)PyArray_DATA(array) + index->first;
+    const int64_t *value = entries(values);
+    if (index->rows == NULL) {
+        /* The values may be part of the table. */
+        memmove(table, value, index->n * sizeof *table);
+    } else {
+        for (Py_ssize_t i = 0; i < index->n; i++) {
+            table[index->rows[i]] = value[i];
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+FOR_EACH_PROCESSOR static PyObject *
+put_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Index index;
+    PyArrayObject *array;
+    if (check_count(count, 3) < 0 || (array = as_table(given[0], 1)) == NULL ||
+        find_index(given[1], PyArray_SIZE(array), &index) < 0) {
+        return NULL;
+    }
+    if (PyArray_Check(given[2])) {
+        return put_each(array, &index, given[2]);
+    }
+    int64_t value = PyLong_AsLongLong(given[2]);
+    if (value == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    int64_t most = INT64_MAX >> (64 - 8 * PyArray_ITEMSIZE(array));
+    if (value > most || value < -most - 1) {
+        PyErr_SetString(PyExc_OverflowError, "a value does not fit into the entries of a table");
+        return NULL;
+    }
+    switch (PyArray_ITEMSIZE(array)) {
+    case 8: PUT(int64_t); break;
+    case 4: PUT(int32_t); break;
+    case 1: PUT(int8_t); break;
+    default: PyErr_SetString(PyExc_TypeError, "a table of int64, int32 or int8 is needed"); return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* Parts and wholes. */
+
+static PyObject *
+copied_part(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyArrayObject *array, *part;
+    if (check_count(count, 3) < 0 || (array = as_int64(given[0], "pages")) == NULL) {
+        return NULL;
+    }
+    Py_ssize_t first = PyLong_AsSsize_t(given[1]);
+    Py_ssize_t end = PyLong_AsSsize_t(given[2]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (first < 0 || end < first || end > PyArray_SIZE(array)) {
+        PyErr_Format(PyExc_IndexError, "no part [%zd, %zd) of %zd pages", first, end, PyArray_SIZE(array));
+        return NULL;
+    }
+    if ((part = new_int64(end - first)) == NULL) {
+        return NULL;
+    }
+    memcpy(PyArray_DATA(part), entries(array) + first, (end - first) * sizeof(int64_t));
+    PyArray_CLEARFLAGS(part, NPY_ARRAY_WRITEABLE);
+    return (PyObject *)part;
+}
+
+static PyObject *
+joined(PyObject *module, PyObject *given)
+{
+    if (!PyList_CheckExact(given) || PyList_GET_SIZE(given) == 0) {
+        PyErr_SetString(PyExc_TypeError, "a list of at least one chunk is needed");
+        return NULL;
+    }
+    Py_ssize_t n = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given); i++) {
+        PyArrayObject *chunk = as_int64(PyList_GET_ITEM(given, i), "a chunk");
+        if (chunk == NULL) {
+            return NULL;
+        }
+        n += PyArray_SIZE(chunk);
+    }
+    PyArrayObject *whole = new_int64(n);
+    if (whole == NULL) {
+        return NULL;
+    }
+    int64_t *out = (int64_t *)PyArray_DATA(whole);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given); i++) {
+        PyArrayObject *chunk = (PyArrayObject *)PyList_GET_ITEM(given, i);
+        memcpy(out, PyArray_DATA(chunk), PyArray_SIZE(chunk) * sizeof *out);
+        out += PyArray_SIZE(chunk);
+    }
+    return (PyObject *)whole;
+}
+
+/* Slots. */
+
+static int
+page_size_of(PyObject *given, int64_t *size)
+{
+    *size = PyLong_AsLongLong(given);
+    if (*size < 1) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "a page size is at least 1");
+        }
+        return -1;
+    }
+    return 0;
+}
+
+FOR_EACH_PROCESSOR static PyObject *
+pages_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyArrayObject *array, *found;
+    int64_t size;
+    if (check_count(count, 3) < 0 || (array = as_int64(given[0], "slots")) == NULL ||
+        page_size_of(given[1], &size) < 0) {
+        return NULL;
+    }
+    int64_t limit = PyLong_AsLongLong(given[2]);
+    if (limit == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (PyArray_SIZE(array) % size) {
+        PyErr_Format(PyExc_ValueError, "%zd slots are not whole pages", PyArray_SIZE(array));
+        return NULL;
+    }
+    Py_ssize_t n = PyArray_SIZE(array) / size;
+    if ((found = new_int64(n)) == NULL) {
+        return NULL;
+    }
+    const int64_t *slots = entries(array);
+    int64_t *pages = (int64_t *)PyArray_DATA(found);
+    int64_t wrong = 0;
+    if (size == 1) {
+        for (Py_ssize_t i = 0; i < n; i++) {
+            wrong |= (slots[i] < 1) | (slots[i] >= limit);
+            pages[i] = slots[i];
+        }
+    } else {
+        for (Py_ssize_t i = 0; i < n && !wrong; i++, slots += size) {
+            int64_t first = slots[0];
+            wrong = first < size || first >= limit || first % size;
+            for (int64_t j = 1; j < size; j++) {
+                wrong |= (int64_t)((uint64_t)slots[j] - (uint64_t)first) ^ j;
+            }
+            pages[i] = first / size;
+        }
+    }
+    if (wrong) {
+        Py_DECREF(found);
+        Py_RETURN_NONE;
+    }
+    PyArray_CLEARFLAGS(found, NPY_ARRAY_WRITEABLE);
+    return (PyObject *)found;
+}
+
+FOR_EACH_PROCESSOR static PyObject *
+slots_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyArrayObject *array, *found;
+    int64_t size;
+    if (check_count(count, 2) < 0 || (array = as_int64(given[0], "pages")) == NULL ||
+        page_size_of(given[1], &size) < 0) {
+        return NULL;
+    }
+    Py_ssize_t n = PyArray_SIZE(array);
+    if (n > PY_SSIZE_T_MAX / 8 / size) {
+        return PyErr_NoMemory();
+    }
+    if ((found = new_int64(n * size)) == NULL) {
+        return NULL;
+    }
+    const int64_t *pages = entries(array);
+    int64_t *slots = (int64_t *)PyArray_DATA(found);
+    for (Py_ssize_t i = 0; i < n; i++, slots += size) {
+        uint64_t first = (uint64_t)pages[i] * (uint64_t)size;
+        for (int64_t j = 0; j < size; j++) {
+            slots[j] = (int64_t)(first + (uint64_t)j);
+        }
+    }
+    return (PyObject *)found;
+}
+
+#define FAST(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
+
+static PyMethodDef methods[] = {
+    {"all_set", all_set, METH_O, NULL},
+    {"any_set", any_set, METH_O, NULL},
+    {"is_ascending", is_ascending, METH_O, NULL},
+    {"is_run", is_run, METH_O, NULL},
+    FAST(all_equal_at),
+    FAST(entries_at),
+    FAST(put_at),
+    FAST(copied_part),
+    {"joined", joined, METH_O, NULL},
+    FAST(pages_of),
+    FAST(slots_of),
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "row_passes", .m_size = -1, .m_methods = methods,
+};
+
+PyMODINIT_FUNC
+PyInit_row_passes(void)
+{
+    import_array();
+    return PyModule_Create(&definition);
+}
