@@ -38,7 +38,6 @@ from kvledger.core.inputs import (
 )
 from kvledger.core.locking import acquire, release, release_swa, reusable_bytes
 from kvledger.core.matching import explain, match_prefix, taken_by_lock, walk, whole_pages
-from kvledger.core.page_arrays import all_present
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
 from kvledger.core.raw_insert import advance, insert, insert_after, insert_row
@@ -55,6 +54,7 @@ from kvledger.core.results import (
     Sizes,
     Statistics,
 )
+from kvledger.core.row_passes import all_set
 from kvledger.core.sinks import EventSink, PlainTokens, TokenForm
 from kvledger.core.state import CacheState, LeaseState
 from kvledger.core.transaction import Ledger, Scope
@@ -72,7 +72,7 @@ class HybridCache:
         self, config: CacheConfig, sink: EventSink | None = None, pool: PageAllocator | None = None
     ) -> None:
         self.config = config
-        self._arithmetic = PageArithmetic(config.page_size, config.full_pages, config.swa_pages)
+        self._arithmetic = PageArithmetic(config.page_size, config.full_pages)
         self.pool: Any = pool
         if pool is None:
             # Imported here because torch takes seconds to load, and a reader of journals has no use for it.
@@ -304,7 +304,7 @@ class HybridCache:
         """Free the SWA side of caller-held pages; DoubleFree where there is no peer. O(pages)."""
         pages = self._own_pages(slots, "free_swa")
         swa = self._state.pages.peers(pages)
-        if not all_present(swa):
+        if not all_set(swa):
             raise DoubleFree(f"free_swa: page {int(pages[swa == 0][0])} has no SWA peer")
         if len(pages):
             with Scope(self._ledger, "free_swa"):

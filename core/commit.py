@@ -30,6 +30,7 @@ from kvledger.core.locking import lock, release
 from kvledger.core.matching import live_run
 from kvledger.core.node import Node, parent_of
 from kvledger.core.results import Committed
+from kvledger.core.row_passes import joined
 from kvledger.core.state import LeaseState, RequestState
 from kvledger.core.transaction import Ledger
 
@@ -202,7 +203,7 @@ def path_pages_after(node: Node | None, base: int, end: int, page_size: int) -> 
         position = start
         node = parent_of(node)
     parts.reverse()
-    pages = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    pages = parts[0] if len(parts) == 1 else joined(parts)
     pages.setflags(write=False)
     return pages
 

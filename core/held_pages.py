@@ -5,7 +5,7 @@ import numpy as np
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import Cause, Pages, PagesAllocated, PagesFreed, Pool
 from kvledger.core.ids import RequestId
-from kvledger.core.page_arrays import all_present, any_present
+from kvledger.core.row_passes import all_set, any_set
 from kvledger.core.transaction import Ledger
 
 
@@ -31,14 +31,14 @@ def free_held(ledger: Ledger, owner: RequestId | None, full: Pages, cause: Cause
     """Give held pages back, with the peers they have. O(pages)."""
     if len(full):
         swa = ledger.state.pages.peers(full)
-        pool = Pool.BOTH if any_present(swa) else Pool.FULL
+        pool = Pool.BOTH if any_set(swa) else Pool.FULL
         ledger.apply(PagesFreed(owner, pool, cause, full, swa))
 
 
 def free_held_swa(ledger: Ledger, owner: RequestId | None, full: Pages, cause: Cause) -> None:
     """Give back the SWA peers of held pages, where they have one; the Full pages stay held. O(pages)."""
     swa = ledger.state.pages.peers(full)
-    if not all_present(swa):
+    if not all_set(swa):
         full, swa = full[swa != 0], swa[swa != 0]
         full.setflags(write=False)
         swa.setflags(write=False)

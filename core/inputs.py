@@ -4,7 +4,7 @@ Past this module tokens are `bytes` of little-endian int32 (four bytes a token, 
 `memcmp`) and slots are page numbers. Nothing here knows the state of the cache.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,13 @@ import numpy.typing as npt
 from kvledger.core.errors import ForeignSlots, InvalidArgument, UnalignedLength
 from kvledger.core.events import Pages
 from kvledger.core.ids import NAME_CHARACTERS
-from kvledger.core.page_arrays import highest, lowest
+from kvledger.core.row_passes import pages_of, slots_of
 
 TOKEN_BYTES: Final = 4
 TOKEN_DTYPE = np.dtype("<i4")
 
 Slots = npt.NDArray[np.int64]
-
-TABLE_SLOTS = 1 << 24
-"""The largest pool whose slots are kept as a table, of 128 MiB then."""
+"""int64[n] slot numbers."""
 
 Count = int | np.integer[Any]
 """An integer of Python or NumPy: what a caller may give as a count. `check_count` makes an `int` of it."""
@@ -128,35 +126,25 @@ def check_count(value: Any, what: str) -> int:
 
 
 def as_slots(slots: Any) -> Slots:
-    """Slots of any integer dtype as int64[n] on the host."""
-    if type(slots) is np.ndarray and slots.dtype == np.int64 and slots.ndim == 1:
+    """Slots of any integer dtype as a contiguous int64[n] on the host."""
+    if type(slots) is np.ndarray and slots.dtype == np.int64 and slots.ndim == 1 and slots.flags.c_contiguous:
         return slots
     array = as_integers(slots, "slots")
     if array.dtype == np.uint64 and array.size and int(array.max()) > 2**63 - 1:
         raise ForeignSlots(f"slot {int(array.max())} is in no pool")
-    return array.astype(np.int64, copy=False)
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 class PageArithmetic:
-    """Slots to pages and back for one page size and pool size.
+    """Slots to pages and back for one page size and pool size."""
 
-    Pools of up to TABLE_SLOTS slots have the slots of every page in a table, 8 bytes a slot: looking a row up
-    in it takes a third of the time of computing it.
-    """
+    __slots__ = ("page_size", "slot_limit")
 
-    __slots__ = ("_offsets", "_scratch", "_table", "page_size", "slot_limit")
-
-    def __init__(self, page_size: int, full_pages: int, swa_pages: int) -> None:
+    def __init__(self, page_size: int, full_pages: int) -> None:
         self.page_size = page_size
         self.slot_limit = (
             full_pages + 1
         ) * page_size  # of the Full pool: slots of the SWA pool never come in
-        slots = (max(full_pages, swa_pages) + 1) * page_size
-        self._offsets = np.arange(page_size, dtype=np.int64)
-        self._table: Slots | None = None
-        self._scratch: Slots = np.empty((0, page_size), dtype=np.int64)  # a fresh buffer costs page faults
-        if page_size > 1 and slots <= TABLE_SLOTS:
-            self._table = np.arange(slots, dtype=np.int64).reshape(-1, page_size)
 
     def whole(self, tokens: int, what: str) -> int:
         """Pages in `tokens`, which must be a multiple of the page size."""
@@ -171,7 +159,7 @@ class PageArithmetic:
 
     def to_slots(self, pages: Pages, tokens: int | None = None) -> Slots:
         """Slots of the pages in order, the first `tokens` of them: int64[n], a fresh array. O(n)."""
-        slots = self._expanded(pages)
+        slots = slots_of(pages, self.page_size)
         return slots if tokens is None or tokens == len(slots) else slots[:tokens]
 
     def to_pages(self, slots: Any) -> Pages:
@@ -184,35 +172,10 @@ class PageArithmetic:
         page = self.page_size
         if len(array) % page:
             raise UnalignedLength(f"{len(array)} slots are not whole pages: the page size is {page}")
-        pages = array.copy() if page == 1 else array[::page] // page
-        if len(pages):
-            if lowest(pages) < 1 or int(highest(pages)) * page >= self.slot_limit:
-                self._refuse(array)
-            if page > 1 and not self._consecutive(array, pages):
-                self._refuse(array)
-        pages.setflags(write=False)
-        return pages
+        pages = pages_of(array, page, self.slot_limit)
+        return self._refused(array) if pages is None else pages
 
-    def _expanded(self, pages: Pages) -> Slots:
-        if self.page_size == 1:
-            return pages.copy()
-        if self._table is not None:
-            return self._table.take(pages, axis=0).reshape(-1)
-        slots: Slots = (pages[:, None] * self.page_size + self._offsets).reshape(-1)
-        return slots
-
-    def _consecutive(self, slots: Slots, pages: Pages) -> bool:
-        """Whether `slots` are those of `pages`, which lie in the pool."""
-        if self._table is None:
-            rows = slots.reshape(-1, self.page_size)
-            return bool((rows == pages[:, None] * self.page_size + self._offsets).all())
-        if len(self._scratch) < len(pages):
-            self._scratch = np.empty((2 * len(pages), self.page_size), dtype=np.int64)
-        expected = self._scratch[: len(pages)]
-        self._table.take(pages, axis=0, out=expected, mode="clip")
-        return bool(lowest(slots == expected.reshape(-1)))
-
-    def _refuse(self, slots: Slots) -> None:
+    def _refused(self, slots: Slots) -> NoReturn:
         """Raise what is wrong with slots that are not those of whole pages of the pool."""
         first, last = int(slots.min()), int(slots.max())
         if first < self.page_size or last >= self.slot_limit:

@@ -21,6 +21,7 @@ from kvledger.core.inputs import (
 )
 from kvledger.core.node import Node
 from kvledger.core.results import Explanation, Match
+from kvledger.core.row_passes import joined
 from kvledger.core.state import CacheState
 
 
@@ -150,7 +151,7 @@ def _joined(found: Walk, pages: int) -> Pages:
         return EMPTY
     full = found.path[0].full
     if found.depth > 1:
-        full = np.concatenate([node.full for node in found.path[: found.depth]])
+        full = joined([node.full for node in found.path[: found.depth]])
         full.setflags(write=False)
     return full if len(full) == pages else full[:pages]
 

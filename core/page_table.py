@@ -17,19 +17,9 @@ import numpy as np
 from kvledger.core.errors import DoubleFree, ForeignSlots
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
-from kvledger.core.page_arrays import (
-    RUN_PAGES,
-    PageIndex,
-    ascending,
-    concatenate,
-    consume,
-    highest,
-    join,
-    lowest,
-    page_index,
-    present,
-)
+from kvledger.core.page_arrays import RUN_PAGES, PageIndex, concatenate, consume, join, page_index, present
 from kvledger.core.pools import PageAllocator, PoolChanges, vetted
+from kvledger.core.row_passes import all_equal_at, entries_at, is_ascending, put_at
 
 FREE: Final = 0
 CALLER: Final = 1
@@ -117,15 +107,14 @@ class PageTable:
         Returns the index of the pages.
         """
         at = self.index_of(pages)
-        owners = self.owner[at]
-        if not len(owners) or lowest(owners) == owner == highest(owners):
-            if at is pages and len(pages) > 1 and not ascending(pages):
+        if all_equal_at(self.owner, at, owner):
+            if at is pages and not is_ascending(pages):
                 ordered = np.sort(pages)
                 twice = ordered[1:][ordered[1:] == ordered[:-1]]
                 if len(twice):
                     raise DoubleFree(f"{what}: page {int(twice[0])} is named twice")
             return at
-        page = int(pages[owners != owner][0])
+        page = int(pages[self.owner[pages] != owner][0])
         found = int(self.owner[page])
         if found in (FREE, DEFERRED):
             raise DoubleFree(f"{what}: page {page} is free already")
@@ -134,14 +123,13 @@ class PageTable:
 
     def peers(self, full: Pages) -> Pages:
         """SWA peers of Full pages, 0 for none: a read-only copy."""
-        swa = self.peers_at(full)
+        swa = entries_at(self.mapping, full)
         swa.setflags(write=False)
         return swa
 
     def peers_at(self, at: PageIndex) -> Pages:
         """The same for pages whose index is known: a copy of its own."""
-        swa: Pages = self.mapping[at]
-        return swa.copy() if type(at) is slice else swa
+        return entries_at(self.mapping, at)
 
     def wrote_mapping(self, full: Pages) -> None:
         """The mapping of Full pages was written: the memory hears of it at commit."""
@@ -191,11 +179,11 @@ class PageTable:
     def hold(self, full: Pages, swa: Pages, owner: int) -> None:
         """Free pages become held by `owner`, each mapped to its peer (0 for none)."""
         at = self.index_of(full)
-        self.owner[at] = owner
-        self.mapping[at] = swa
+        put_at(self.owner, at, owner)
+        put_at(self.mapping, at, swa)
         self.wrote_mapping(full)
         bound = present(swa)
-        self.swa_state[bound] = SWA_BOUND
+        put_at(self.swa_state, bound, SWA_BOUND)
         self.free_full -= len(full)
         self.held_full += len(full)
         self.free_swa -= len(bound)
@@ -203,10 +191,10 @@ class PageTable:
 
     def unhold(self, full: Pages, swa: Pages) -> None:
         """Reverse of `hold`."""
-        self.owner[full] = FREE
-        self.mapping[full] = 0
+        put_at(self.owner, full, FREE)
+        put_at(self.mapping, full, 0)
         bound = present(swa)
-        self.swa_state[bound] = SWA_FREE
+        put_at(self.swa_state, bound, SWA_FREE)
         self.free_full += len(full)
         self.held_full -= len(full)
         self.free_swa += len(bound)
@@ -217,7 +205,7 @@ class PageTable:
     def adopt(self, full: Pages, swa_count: int) -> int:
         """Held Full pages become the tree's, their peers with them; returns the owner they had."""
         before: int = self.owner.item(full.item(0))
-        self.owner[self.index_of(full)] = TREE
+        put_at(self.owner, self.index_of(full), TREE)
         self.held_full -= len(full)
         self.tree_full += len(full)
         self.held_swa -= swa_count
@@ -226,7 +214,7 @@ class PageTable:
 
     def unadopt(self, full: Pages, swa_count: int, owner: int) -> None:
         """Reverse of `adopt`."""
-        self.owner[full] = owner
+        put_at(self.owner, full, owner)
         self.held_full += len(full)
         self.tree_full -= len(full)
         self.held_swa += swa_count
@@ -244,11 +232,11 @@ class PageTable:
         else:
             self.held_full -= n
         if reusable:
-            self.owner[at] = FREE
+            put_at(self.owner, at, FREE)
             self.free_full += n
             self.reuse_full.append(full)
         else:
-            self.owner[at] = DEFERRED
+            put_at(self.owner, at, DEFERRED)
             self.held_full += n
             self.deferred_full.append(full)
         return before
@@ -256,7 +244,7 @@ class PageTable:
     def unfree_full_pages(self, full: Pages, *, from_tree: bool, reusable: bool, owner: int) -> None:
         """Reverse of `free_full_pages`."""
         n = len(full)
-        self.owner[full] = owner
+        put_at(self.owner, full, owner)
         if reusable:
             self.free_full -= n
             self.reuse_full.pop()
@@ -272,26 +260,26 @@ class PageTable:
         """SWA pages, the peers of `full`, are freed and the mapping of `full` cleared."""
         n = len(swa)
         at = self.index_of(full)
-        self.mapping[at] = 0
+        put_at(self.mapping, at, 0)
         self.wrote_mapping(full)
         if from_tree:
             self.tree_swa -= n
         else:
             self.held_swa -= n
         if reusable:
-            self.swa_state[swa] = SWA_FREE
+            put_at(self.swa_state, swa, SWA_FREE)
             self.free_swa += n
             self.reuse_swa.append(swa)
         else:
-            self.swa_state[swa] = SWA_DEFERRED
+            put_at(self.swa_state, swa, SWA_DEFERRED)
             self.held_swa += n
             self.deferred_swa.append(swa)
 
     def unfree_swa_pages(self, full: Pages, swa: Pages, *, from_tree: bool, reusable: bool) -> None:
         """Reverse of `free_swa_pages`."""
         n = len(swa)
-        self.mapping[full] = swa
-        self.swa_state[swa] = SWA_BOUND
+        put_at(self.mapping, full, swa)
+        put_at(self.swa_state, swa, SWA_BOUND)
         if reusable:
             self.free_swa -= n
             self.reuse_swa.pop()
@@ -305,8 +293,8 @@ class PageTable:
 
     def remap(self, incoming: Pages, kept: Pages, swa: Pages) -> None:
         """The peers of held `incoming` stand beside the tree's `kept` from here on."""
-        self.mapping[incoming] = 0
-        self.mapping[kept] = swa
+        put_at(self.mapping, incoming, 0)
+        put_at(self.mapping, kept, swa)
         self.wrote_mapping(incoming)
         self.wrote_mapping(kept)
         self.held_swa -= len(swa)
@@ -314,8 +302,8 @@ class PageTable:
 
     def unremap(self, incoming: Pages, kept: Pages, swa: Pages) -> None:
         """Reverse of `remap`."""
-        self.mapping[kept] = 0
-        self.mapping[incoming] = swa
+        put_at(self.mapping, kept, 0)
+        put_at(self.mapping, incoming, swa)
         self.held_swa += len(swa)
         self.tree_swa -= len(swa)
 
@@ -329,11 +317,11 @@ class PageTable:
         full = concatenate(self.deferred_full)
         swa = concatenate(self.deferred_swa)
         if len(full):
-            self.owner[full] = FREE
+            put_at(self.owner, full, FREE)
             self.held_full -= len(full)
             self.free_full += len(full)
         if len(swa):
-            self.swa_state[swa] = SWA_FREE
+            put_at(self.swa_state, swa, SWA_FREE)
             self.held_swa -= len(swa)
             self.free_swa += len(swa)
         freed = concatenate([full, *self.reuse_full, self.spare_full])

@@ -7,8 +7,6 @@ the part under it, and nothing has to be looked up again.
 
 from typing import Any
 
-import numpy as np
-
 from kvledger.core.commit import journal_insert, move_lock, path_pages_after
 from kvledger.core.errors import ForeignSlots, InvalidArgument, MissingSwa, StaleLease
 from kvledger.core.events import Origin, Pages
@@ -17,9 +15,10 @@ from kvledger.core.insertion import Insertion, Row
 from kvledger.core.locking import receipt
 from kvledger.core.matching import walk
 from kvledger.core.node import Node, parent_of
-from kvledger.core.page_arrays import all_present, part_of
+from kvledger.core.page_arrays import part_of
 from kvledger.core.page_table import CALLER
 from kvledger.core.results import Advanced, Inserted, Lease
+from kvledger.core.row_passes import all_set, joined
 from kvledger.core.state import CacheState, LeaseState
 from kvledger.core.transaction import Ledger, Scope
 
@@ -83,7 +82,7 @@ def advance(
     else:
         pages = path_pages_after(moved.node, row.base, accepted, page)
     if row.base:
-        pages = np.concatenate((lease._pages, pages))
+        pages = joined([lease._pages, pages])
         pages.setflags(write=False)
     return Advanced(receipt(moved, pages, arithmetic), end - moved.length)
 
@@ -190,7 +189,7 @@ def _peers(state: CacheState, incoming: Pages, dead: int) -> tuple[Pages, bool]:
     at = state.pages.check_owned(incoming, CALLER, "insert")
     peers = state.pages.peers_at(at)
     living = peers if dead <= 0 else peers[dead:]
-    if not all_present(living):
+    if not all_set(living):
         page = int(incoming[len(incoming) - len(living) :][living == 0][0])
         raise MissingSwa(f"page {page} at or past swa_evicted_len has no SWA peer")
     peers.setflags(write=False)
@@ -203,7 +202,7 @@ def _protected_end(state: CacheState, namespace: str, key: bytes, protected: Pag
     page = state.page_size
     if found.reached // page < len(protected):
         raise ForeignSlots(f"protected tokens past {found.reached} are not in the tree")
-    own = np.concatenate([node.full for node in found.path])[: len(protected)]
+    own = joined([node.full for node in found.path])[: len(protected)]
     differs = protected != own
     if differs.any():
         at = int(differs.argmax()) * page

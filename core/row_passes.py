@@ -15,11 +15,9 @@ import numpy.typing as npt
 
 from kvledger.core.events import Pages
 
-Table = npt.NDArray[Any]
-PageIndex = slice | Pages
-"""An index of a table that has an entry for each page: a slice, or page numbers."""
-
-Slots = npt.NDArray[np.int64]
+_Table = npt.NDArray[Any]
+_Index = slice | Pages
+_Slots = npt.NDArray[np.int64]
 
 
 # Questions.
@@ -52,19 +50,19 @@ def is_run(pages: Pages) -> bool:
 # Tables.
 
 
-def all_equal_at(table: Table, at: PageIndex, value: int) -> bool:
+def all_equal_at(table: _Table, at: _Index, value: int) -> bool:
     """Whether the entries at an index are all `value`; true for none. IndexError; O(n)."""
     found = table[at]
     return not len(found) or bool((found == value).all())
 
 
-def entries_at(table: Table, at: PageIndex) -> Pages:
+def entries_at(table: _Table, at: _Index) -> Pages:
     """The entries of an int64 table at an index: an array of its own. IndexError; O(n)."""
     found = table[at]
     return found.copy() if type(at) is slice else found
 
 
-def put_at(table: Table, at: PageIndex, value: int | Pages) -> None:
+def put_at(table: _Table, at: _Index, value: int | Pages) -> None:
     """Set the entries at an index to one value, or to one each. IndexError, and nothing is set then; O(n)."""
     table[at] = value
 
@@ -87,7 +85,7 @@ def joined(chunks: list[Pages]) -> Pages:
 # Slots.
 
 
-def pages_of(slots: Slots, page_size: int, slot_limit: int) -> Pages | None:
+def pages_of(slots: _Slots, page_size: int, slot_limit: int) -> Pages | None:
     """The pages that slots name, whole ones of consecutive slots in [page_size, slot_limit); else None. O(n).
 
     Their number is a multiple of `page_size`. A read-only array.
@@ -101,9 +99,9 @@ def pages_of(slots: Slots, page_size: int, slot_limit: int) -> Pages | None:
     return pages
 
 
-def slots_of(pages: Pages, page_size: int) -> Slots:
+def slots_of(pages: Pages, page_size: int) -> _Slots:
     """The slots of pages, in order: int64[n * page_size], an array of its own. O(n)."""
     if page_size == 1:
         return pages.copy()
-    slots: Slots = (pages[:, None] * page_size + np.arange(page_size, dtype=np.int64)).reshape(-1)
+    slots: _Slots = (pages[:, None] * page_size + np.arange(page_size, dtype=np.int64)).reshape(-1)
     return slots

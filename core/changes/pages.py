@@ -3,8 +3,8 @@
 import numpy as np
 
 from kvledger.core.events import MappingSet, PagesAllocated, PagesFreed, Pool
-from kvledger.core.page_arrays import all_present
 from kvledger.core.page_table import CALLER
+from kvledger.core.row_passes import all_set
 from kvledger.core.state import CacheState, change
 
 
@@ -47,7 +47,7 @@ def _freed(state: CacheState, event: PagesFreed) -> int:
         return 0
     owner = state.pages.free_full_pages(full, from_tree=False, reusable=False)
     if event.pool is Pool.BOTH:
-        if all_present(swa):
+        if all_set(swa):
             state.pages.free_swa_pages(full, swa, from_tree=False, reusable=False)
         else:
             with_peer = swa != 0

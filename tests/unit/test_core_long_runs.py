@@ -9,7 +9,8 @@ import pytest
 
 from kvledger.core import CacheConfig, HybridCache, page_arrays, page_table
 from kvledger.core.errors import DoubleFree, InvariantViolation
-from kvledger.core.page_arrays import RUN_PAGES, VIEW_SPARES, ascending, page_index, part_of
+from kvledger.core.page_arrays import RUN_PAGES, VIEW_SPARES, page_index, part_of
+from kvledger.core.row_passes import is_ascending
 from kvledger.core.sinks import MemorySink
 from kvledger.journal.codec import EncodedEvent, encode
 from tests.planted.evidence import Course
@@ -153,12 +154,12 @@ def test_a_slice_stands_for_a_run_of_ascending_pages_and_for_nothing_else(count:
     swapped[[1, 2]] = swapped[[2, 1]]
     twice = run.copy()
     twice[1] = twice[2]
-    for other in (gap, swapped, twice, run[::-1]):
+    for other in (gap, swapped, twice, run[::-1].copy()):
         assert page_index(other) is other
-    assert ascending(run)
-    assert ascending(gap)
-    assert not ascending(swapped)
-    assert not ascending(twice)
+    assert is_ascending(run)
+    assert is_ascending(gap)
+    assert not is_ascending(swapped)
+    assert not is_ascending(twice)
 
 
 def test_a_part_keeps_no_array_alive_that_is_much_longer_than_it() -> None:
