@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from kvledger.core.config import CacheConfig, KVLayout
@@ -21,13 +22,19 @@ from kvledger.core.kv_checksum import PoolChecksums
 from kvledger.core.kv_tensors import KVTensors
 from kvledger.core.page_arrays import page_index
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
-from kvledger.core.pools import Fingerprints, PoolChanges
+from kvledger.core.pools import Fingerprints, MappedPart, PoolChanges
+from kvledger.core.row_passes import put_at
 
 
 class DevicePools:
     """Full and SWA pools on one device: a `PageAllocator` with tensors."""
 
     restores_at_once = True
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether `commit` takes changes in parts: on a device there is to be one copy and one update."""
+        return self._mirror_on_host is not None
 
     def __init__(self, config: CacheConfig) -> None:
         self.page_size = config.page_size
@@ -78,18 +85,25 @@ class DevicePools:
 
     def commit(self, changes: PoolChanges) -> None:
         """Frees, and one batched update of the mapping mirror."""
-        self._free_full.give(changes.freed_full)
-        self._free_swa.give(changes.freed_swa)
+        for full in changes.freed_full_parts:
+            self._free_full.give(full)
+        for swa in changes.freed_swa_parts:
+            self._free_swa.give(swa)
         if self._poisons:
             self._fill_with_nan(changes.freed_full, changes.freed_swa)
-        if len(changes.mapped_full):
-            if self._mirror_on_host is not None:
-                # The table was asked for it in this transaction, so it knows.
-                index_of = page_index if self._table is None else self._table.index_of
-                self._mirror_on_host[index_of(changes.mapped_full)] = changes.mapped_swa
-            else:
+        if self._mirror_on_host is None:
+            if len(changes.mapped_full):
                 rows = self.to_device(np.stack((changes.mapped_full, changes.mapped_swa)))
                 self._mirror[rows[0]] = rows[1].to(self._mirror.dtype)
+        elif any(len(mapped) for mapped, _ in changes.mapped_parts):
+            self._update_on_host(self._mirror_on_host, changes.mapped_parts)
+
+    def _update_on_host(self, mirror: npt.NDArray[Any], parts: list[MappedPart]) -> None:
+        """The one update of the mirror on the processor."""
+        # The table was asked for most of them in this transaction, so it knows.
+        index_of = page_index if self._table is None else self._table.index_of
+        for mapped, swa in parts:
+            put_at(mirror, index_of(mapped), 0 if swa is None else swa)
 
     def available(self) -> tuple[int, int]:
         """Free pages (full, swa)."""

@@ -18,7 +18,7 @@ from kvledger.core.errors import DoubleFree, ForeignSlots
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.page_arrays import RUN_PAGES, PageIndex, concatenate, consume, join, page_index, present
-from kvledger.core.pools import PageAllocator, PoolChanges, vetted
+from kvledger.core.pools import MappedPart, PageAllocator, PoolChanges, vetted
 from kvledger.core.row_passes import all_equal_at, entries_at, is_ascending, put_at
 
 FREE: Final = 0
@@ -49,10 +49,12 @@ class PageTable:
         "free_swa",
         "held_full",
         "held_swa",
+        "in_parts",
         "mapping",
         "owner",
         "reuse_full",
         "reuse_swa",
+        "rewrote",
         "spare_full",
         "spare_swa",
         "swa_state",
@@ -63,6 +65,7 @@ class PageTable:
 
     def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator, *, vet: bool) -> None:
         self.allocator = allocator
+        self.in_parts = not vet and getattr(allocator, "takes_parts", False) is True
         self.vet = vet  # the allocator is an engine's own: look at what it hands out
         self._indexed: tuple[Pages, PageIndex] = (EMPTY, EMPTY)  # what was looked up last, and its index
         self.mapping = np.zeros(full_pages + 1, dtype=np.int64)
@@ -74,7 +77,8 @@ class PageTable:
         self.deferred_swa: list[Pages] = []
         self.spare_full = EMPTY  # undone takes that the allocator has not been told of yet
         self.spare_swa = EMPTY
-        self.dirty: list[Pages] = []  # pages whose mapping was written
+        self.dirty: list[MappedPart] = []  # pages whose mapping was written, and with what
+        self.rewrote = False  # some of that has been undone since
         self.free_full = full_pages
         self.free_swa = swa_pages
         self.held_full = 0
@@ -131,9 +135,9 @@ class PageTable:
         """The same for pages whose index is known: a copy of its own."""
         return entries_at(self.mapping, at)
 
-    def wrote_mapping(self, full: Pages) -> None:
-        """The mapping of Full pages was written: the memory hears of it at commit."""
-        self.dirty.append(full)
+    def wrote_mapping(self, full: Pages, swa: Pages | None) -> None:
+        """The mapping of Full pages was written, None for 0: the memory hears of it at commit."""
+        self.dirty.append((full, swa))
 
     # Taking pages: choose, then the event marks them.
 
@@ -181,7 +185,7 @@ class PageTable:
         at = self.index_of(full)
         put_at(self.owner, at, owner)
         put_at(self.mapping, at, swa)
-        self.wrote_mapping(full)
+        self.wrote_mapping(full, swa)
         bound = present(swa)
         put_at(self.swa_state, bound, SWA_BOUND)
         self.free_full -= len(full)
@@ -193,6 +197,7 @@ class PageTable:
         """Reverse of `hold`."""
         put_at(self.owner, full, FREE)
         put_at(self.mapping, full, 0)
+        self.rewrote = True
         bound = present(swa)
         put_at(self.swa_state, bound, SWA_FREE)
         self.free_full += len(full)
@@ -261,7 +266,7 @@ class PageTable:
         n = len(swa)
         at = self.index_of(full)
         put_at(self.mapping, at, 0)
-        self.wrote_mapping(full)
+        self.wrote_mapping(full, None)
         if from_tree:
             self.tree_swa -= n
         else:
@@ -279,6 +284,7 @@ class PageTable:
         """Reverse of `free_swa_pages`."""
         n = len(swa)
         put_at(self.mapping, full, swa)
+        self.rewrote = True
         put_at(self.swa_state, swa, SWA_BOUND)
         if reusable:
             self.free_swa -= n
@@ -295,8 +301,8 @@ class PageTable:
         """The peers of held `incoming` stand beside the tree's `kept` from here on."""
         put_at(self.mapping, incoming, 0)
         put_at(self.mapping, kept, swa)
-        self.wrote_mapping(incoming)
-        self.wrote_mapping(kept)
+        self.wrote_mapping(incoming, None)
+        self.wrote_mapping(kept, swa)
         self.held_swa -= len(swa)
         self.tree_swa += len(swa)
 
@@ -304,6 +310,7 @@ class PageTable:
         """Reverse of `remap`."""
         put_at(self.mapping, kept, 0)
         put_at(self.mapping, incoming, swa)
+        self.rewrote = True
         self.held_swa += len(swa)
         self.tree_swa -= len(swa)
 
@@ -314,36 +321,44 @@ class PageTable:
         moved = self.deferred_full or self.deferred_swa or self.reuse_full or self.reuse_swa or self.dirty
         if not moved and not len(self.spare_full) and not len(self.spare_swa):
             return None
-        full = concatenate(self.deferred_full)
-        swa = concatenate(self.deferred_swa)
-        if len(full):
+        for full in self.deferred_full:
             put_at(self.owner, full, FREE)
             self.held_full -= len(full)
             self.free_full += len(full)
-        if len(swa):
+        for swa in self.deferred_swa:
             put_at(self.swa_state, swa, SWA_FREE)
             self.held_swa -= len(swa)
             self.free_swa += len(swa)
-        freed = concatenate([full, *self.reuse_full, self.spare_full])
-        mapped = concatenate(self.dirty)
-        changes = PoolChanges(
-            freed_full=freed,
-            freed_swa=concatenate([swa, *self.reuse_swa, self.spare_swa]),
-            mapped_full=mapped,
-            mapped_swa=self.peers_at(self.index_of(mapped)) if len(mapped) else EMPTY,
-        )
+        freed_full = [*self.deferred_full, *self.reuse_full, self.spare_full]
+        freed_swa = [*self.deferred_swa, *self.reuse_swa, self.spare_swa]
+        mapped = self.dirty
+        if self.in_parts and not self.rewrote:
+            changes = PoolChanges.in_parts(freed_full, freed_swa, mapped)
+        else:
+            changes = self._whole(freed_full, freed_swa, concatenate([full for full, _ in mapped]))
         self.deferred_full.clear()
         self.deferred_swa.clear()
-        self.dirty.clear()
+        self.dirty = []
+        self.rewrote = False
         self.reuse_full = []
         self.reuse_swa = []
         self.spare_full = EMPTY
         self.spare_swa = EMPTY
         return changes
 
+    def _whole(self, freed_full: list[Pages], freed_swa: list[Pages], mapped: Pages) -> PoolChanges:
+        """Changes that say of each page what holds now, whatever was written and undone before."""
+        return PoolChanges(
+            freed_full=concatenate(freed_full),
+            freed_swa=concatenate(freed_swa),
+            mapped_full=mapped,
+            mapped_swa=self.peers_at(self.index_of(mapped)) if len(mapped) else EMPTY,
+        )
+
     def abandon(self) -> None:
         """The outermost transaction was undone: what was taken meanwhile goes back in one call."""
-        self.dirty.clear()
+        self.dirty = []
+        self.rewrote = False
         if len(self.spare_full) or len(self.spare_swa):
             full, swa = self.spare_full, self.spare_swa
             self.spare_full = EMPTY

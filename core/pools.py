@@ -15,24 +15,63 @@ import numpy.typing as npt
 from kvledger.core.config import CacheConfig
 from kvledger.core.errors import InvalidArgument, InvariantViolation
 from kvledger.core.events import Pages
-from kvledger.core.records import record
+from kvledger.core.page_arrays import concatenate
+
+MappedPart = tuple[Pages, Pages | None]
+"""Full pages, and the SWA page beside each; None where none has one."""
 
 Fingerprints = npt.NDArray[np.uint64]
 """uint64[n, 2]: per page the checksum of its Full layers and of its SWA layers."""
 
 
-@record
 class PoolChanges:
     """Net result of one outermost transaction.
 
     `freed_full`, `freed_swa`: pages that nobody holds any more, each once. `mapped_full[i]` now maps to
     `mapped_swa[i]`, 0 for nothing; a Full page may be named more than once, with the same value.
+
+    Memory that can take them one after the other finds them in parts, and spares joining them: lists of pages
+    freed, and of Full pages beside what they were mapped to, None for 0. There a page may be named again with
+    another value, and the last one holds.
     """
 
-    freed_full: Pages
-    freed_swa: Pages
-    mapped_full: Pages
-    mapped_swa: Pages
+    __slots__ = ("freed_full_parts", "freed_swa_parts", "mapped_parts")
+
+    def __init__(self, freed_full: Pages, freed_swa: Pages, mapped_full: Pages, mapped_swa: Pages) -> None:
+        self.freed_full_parts = [freed_full]
+        self.freed_swa_parts = [freed_swa]
+        self.mapped_parts: list[MappedPart] = [(mapped_full, mapped_swa)]
+
+    @classmethod
+    def in_parts(
+        cls, freed_full: list[Pages], freed_swa: list[Pages], mapped: list[MappedPart]
+    ) -> "PoolChanges":
+        """Those of lists."""
+        changes = cls.__new__(cls)
+        changes.freed_full_parts = freed_full
+        changes.freed_swa_parts = freed_swa
+        changes.mapped_parts = mapped
+        return changes
+
+    @property
+    def freed_full(self) -> Pages:
+        """Full pages freed: int64[n]."""
+        return concatenate(self.freed_full_parts)
+
+    @property
+    def freed_swa(self) -> Pages:
+        """SWA pages freed: int64[n]."""
+        return concatenate(self.freed_swa_parts)
+
+    @property
+    def mapped_full(self) -> Pages:
+        """Full pages whose mapping was written: int64[n]."""
+        return concatenate([full for full, _ in self.mapped_parts])
+
+    @property
+    def mapped_swa(self) -> Pages:
+        """What each of them was mapped to: int64[n]."""
+        return concatenate([np.zeros_like(full) if swa is None else swa for full, swa in self.mapped_parts])
 
 
 @runtime_checkable

@@ -267,14 +267,39 @@ entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
     } while (0)
 
 static PyObject *
+put_each_narrow(PyArrayObject *array, const Index *index, const int64_t *values)
+{
+    int64_t differs = 0;
+    for (Py_ssize_t i = 0; i < index->n; i++) {
+        differs |= (int32_t)values[i] ^ values[i];
+    }
+    if (differs) {
+        PyErr_SetString(PyExc_OverflowError, "a value does not fit into the entries of a table");
+        return NULL;
+    }
+    int32_t *table = (int32_t *)PyArray_DATA(array) + index->first;
+    for (Py_ssize_t i = 0; i < index->n; i++) {
+        table[index->rows ? index->rows[i] : i] = (int32_t)values[i];
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 put_each(PyArrayObject *array, const Index *index, PyObject *given)
 {
     PyArrayObject *values = as_int64(given, "values");
     if (values == NULL) {
         return NULL;
     }
-    if (PyArray_TYPE(array) != NPY_INT64 || PyArray_SIZE(values) != index->n) {
-        PyErr_SetString(PyExc_ValueError, "one value for each entry is needed, and a table of int64");
+    if (PyArray_SIZE(values) != index->n) {
+        PyErr_SetString(PyExc_ValueError, "one value for each entry is needed");
+        return NULL;
+    }
+    if (PyArray_ITEMSIZE(array) == 4) {
+        return put_each_narrow(array, index, entries(values));
+    }
+    if (PyArray_ITEMSIZE(array) != 8) {
+        PyErr_SetString(PyExc_TypeError, "a table of int64 or int32 is needed");
         return NULL;
     }
     int64_t *table = (int64_t *)PyArray_DATA(array) + index->first;

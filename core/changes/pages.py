@@ -57,11 +57,12 @@ def _freed(state: CacheState, event: PagesFreed) -> int:
 
 def _mapped_back(state: CacheState, event: MappingSet, token: np.ndarray) -> None:
     state.pages.mapping[event.full_pages] = token
+    state.pages.rewrote = True
 
 
 @change(MappingSet, _mapped_back)
 def _mapped(state: CacheState, event: MappingSet) -> np.ndarray:
     before = state.pages.mapping[event.full_pages]
     state.pages.mapping[event.full_pages] = event.swa_pages
-    state.pages.wrote_mapping(event.full_pages)
+    state.pages.wrote_mapping(event.full_pages, event.swa_pages)
     return before

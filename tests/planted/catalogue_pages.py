@@ -19,28 +19,30 @@ TWICE = (Course(tales.named_twice, quiet=True),)
 
 def keep_stale_mappings(p: Planting) -> None:
     """Frees on the SWA side leave the mapping as it was."""
-    p.edit(PageTable.free_swa_pages, ("self.mapping[at] = 0", "pass"))
+    p.edit(PageTable.free_swa_pages, ("put_at(self.mapping, at, 0)", "pass"))
 
 
 def bring_mappings_along(p: Planting) -> None:
     """Neither a free nor an allocation clears an entry."""
     keep_stale_mappings(p)
-    p.edit(PageTable.hold, ("self.mapping[at] = swa", "self.mapping[full[swa != 0]] = swa[swa != 0]"))
+    p.edit(PageTable.hold, ("put_at(self.mapping, at, swa)", "self.mapping[full[swa != 0]] = swa[swa != 0]"))
 
 
 def resolve_at_the_end(p: Planting) -> None:
     """What a free names on the SWA side is looked up when the transaction ends."""
     p.edit(
         PageTable.free_swa_pages,
-        ("self.mapping[at] = 0", "self.mapping[at] = 0 if reusable else swa"),
+        ("put_at(self.mapping, at, 0)", "self.mapping[at] = 0 if reusable else swa"),
         ("self.deferred_swa.append(swa)", "self.deferred_swa.append(full)"),
     )
     p.edit(
         PageTable.settle,
         (
-            "swa = concatenate(self.deferred_swa)",
-            "late = concatenate(self.deferred_swa)\n    swa = self.mapping[late]\n    self.mapping[late] = 0",
+            "for swa in self.deferred_swa:",
+            "late = concatenate(self.deferred_swa)\n    found = self.mapping[late]\n"
+            "    self.mapping[late] = 0\n    for swa in [found]:",
         ),
+        ("[*self.deferred_swa,", "[found,"),
     )
 
 
@@ -106,10 +108,10 @@ VARIANTS = (
         (14,),
         "Of a change of the mapping the device hears of the first page alone.",
         lambda p: p.edit(
-            DevicePools.commit,
+            DevicePools._update_on_host,
             (
-                "self._mirror_on_host[index_of(changes.mapped_full)] = changes.mapped_swa",
-                "self._mirror_on_host[changes.mapped_full[:1]] = changes.mapped_swa[:1]",
+                "put_at(mirror, index_of(mapped), 0 if swa is None else swa)",
+                "mirror[mapped[:1]] = 0 if swa is None else swa[:1]",
             ),
         ),
         Walk("mapping"),
@@ -177,7 +179,7 @@ VARIANTS = (
         "a remapped page keeps its own mapping",
         (1, 11),
         "A locked recovery maps the kept pages and leaves the mapping of the incoming ones.",
-        lambda p: p.edit(PageTable.remap, ("self.mapping[incoming] = 0", "pass")),
+        lambda p: p.edit(PageTable.remap, ("put_at(self.mapping, incoming, 0)", "pass")),
         Audit("checkpoint", "checkpoint", after="later"),
     ),
 )

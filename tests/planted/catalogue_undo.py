@@ -88,7 +88,7 @@ VARIANTS = (
         "a rollback leaves a recovery's mapping",
         (11, 13),
         "Kept pages of an undone recovery go on mapping to the SWA that was taken back.",
-        lambda p: p.edit(PageTable.unremap, ("self.mapping[kept] = 0", "pass")),
+        lambda p: p.edit(PageTable.unremap, ("put_at(self.mapping, kept, 0)", "pass")),
         Audit("checkpoint", "checkpoint"),
         HEALED_AND_UNDONE,
     ),
@@ -97,7 +97,8 @@ VARIANTS = (
         (13,),
         "An undone free returns the pages to the raw caller, whoever held them.",
         lambda p: p.edit(
-            PageTable.unfree_full_pages, ("self.owner[full] = owner", "self.owner[full] = CALLER")
+            PageTable.unfree_full_pages,
+            ("put_at(self.owner, full, owner)", "put_at(self.owner, full, CALLER)"),
         ),
         Audit("checkpoint", "checkpoint"),
     ),

@@ -83,7 +83,7 @@ def test_an_update_by_a_commit_that_changes_nothing_is_found(monkeypatch: pytest
 
     def writes(cache: HybridCache, lease: Lease) -> None:
         whole(cache, lease)
-        cache.pool._mirror_on_host[:1] = 0
+        cache.pool._update_on_host(cache.pool._mirror_on_host, [])
 
     monkeypatch.setattr(HybridCache, "release", writes)
     report = small()

@@ -66,26 +66,22 @@ def test_the_mirror_follows_a_long_row_in_and_out_of_the_tree() -> None:
     assert not cache.nodes()
 
 
-class CountedWrites(np.ndarray[Any, np.dtype[Any]]):
-    """The host's view of a mirror, which counts how often it is written."""
-
-    writes = 0
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        type(self).writes += 1
-        super().__setitem__(key, value)
-
-
 def test_a_commit_writes_the_mirror_once_however_many_runs_it_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = opened()
-    monkeypatch.setattr(CountedWrites, "writes", 0)
-    monkeypatch.setattr(cache.pool, "_mirror_on_host", cache.pool._mirror_on_host.view(CountedWrites))
+    update = cache.pool._update_on_host
+    updates: list[int] = []
+
+    def counted(mirror: Any, parts: list[Any]) -> None:
+        updates.append(len(parts))
+        update(mirror, parts)
+
+    monkeypatch.setattr(cache.pool, "_update_on_host", counted)
 
     def written(call: Callable[[], object]) -> int:
-        before = CountedWrites.writes
+        before = len(updates)
         call()
         cache.check()
-        return CountedWrites.writes - before
+        return len(updates) - before
 
     def two_runs_and_a_page() -> None:
         with cache.transaction("several"):

@@ -1,5 +1,7 @@
 """What a rollback puts back beside the digest: counts, origins, what the next call meets. A second."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -122,6 +124,39 @@ def test_a_leaf_that_was_deleted_and_came_back_leaves_the_order_of_eviction_as_i
     cache.evict(swa_tokens=page)
     assert next(node for node in cache.nodes() if node.start == 0 and len(node.children)).swa_slots is None
     assert cache.match_prefix([90, 91, 92, 93]).length == 4
+
+
+MAPPED: dict[str, Callable[[HybridCache, np.ndarray], object]] = {
+    "an allocation": lambda cache, held: cache.alloc(8),
+    "a free": lambda cache, held: cache.free(held),
+    "a free of SWA": lambda cache, held: cache.free_swa(held),
+    "an eviction": lambda cache, held: cache.evict(full_tokens=8, swa_tokens=8),
+    "a recovery under a lock": lambda cache, held: cache.insert(TOKENS[:8], held),
+}
+"""What writes entries of the mapping; `held` are slots of the caller's."""
+
+
+@pytest.mark.parametrize("page", [1, 4])
+@pytest.mark.parametrize("what", MAPPED)
+def test_the_memory_hears_of_no_mapping_that_was_undone_before_the_end(page: int, what: str) -> None:
+    cache, _ = open_cache(page=page)
+    insert(cache, 8)
+    lease = cache.acquire(TOKENS[:8])
+    cache.release_swa(lease)
+    if what == "a recovery under a lock":
+        cache.evict(swa_tokens=8)
+    else:
+        cache.release(lease)
+    held = cache.alloc(8)
+    before = cache.pool.mapping.tolist()
+    with cache.transaction("x") as t:
+        kept = cache.alloc(4)
+        place = t.savepoint()
+        MAPPED[what](cache, held)
+        t.rollback(place)
+        cache.free(kept)
+    assert cache.pool.mapping.tolist() == before
+    cache.check()
 
 
 def test_a_transaction_that_has_ended_cannot_end_again_inside_one_that_goes_on() -> None:

@@ -120,7 +120,7 @@ def bench_device(
         device_name=torch.cuda.get_device_name(cache.pool.device) if on_device else None,
         cuda_available=there,
         copies_are=COPY_TO_DEVICE if on_device else COPY_ON_HOST,
-        updates_are=", ".join(UPDATES_ON_DEVICE) if on_device else "writes through the host's view",
+        updates_are=", ".join(UPDATES_ON_DEVICE) if on_device else "updates of the mirror",
         layout=LAYOUT,
         page_size=PAGE_SIZE,
         window=WINDOW,

@@ -5,7 +5,7 @@ Each profile holds one step, so that nothing has to be told apart by time. What 
 | | on a CUDA device | on a processor |
 |---|---|---|
 | copies | `Memcpy HtoD` of the device | calls of `aten::to`, which copy nothing here |
-| mapping updates | the operations that write in place | writes of the mirror, through the host's view of it |
+| mapping updates | the operations that write in place | updates of the mirror |
 
 Whether a step changed the mapping is seen from the mirror, before and after.
 """
@@ -22,6 +22,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from kvledger.core import HybridCache
+from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvalidArgument
 from kvledger.core.sinks import MemorySink
 from kvledger.tools.bench.device_rounds import TO_DEVICE
@@ -59,12 +60,15 @@ class ProfiledEvent(Protocol):
     device_type: DeviceType
 
 
-class MirrorWrites(np.ndarray[Any, np.dtype[Any]]):
-    """The host's view of a mirror on the processor, whose writes no profile would show without this."""
+def show_updates(pools: DevicePools) -> None:
+    """Have a profile show updates of a mirror on the processor, of which it would see nothing."""
+    update = pools._update_on_host
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def shown(*given: Any) -> None:
         with record_function(UPDATE_ON_HOST):
-            super().__setitem__(key, value)
+            update(*given)
+
+    pools._update_on_host = shown  # type: ignore[assignment]
 
 
 class Profiler:
@@ -82,7 +86,7 @@ class Profiler:
             self._activities.append(ProfilerActivity.CUDA)
             self._check_the_profiler()
         else:
-            cache.pool._mirror_on_host = cache.pool._mirror_on_host.view(MirrorWrites)
+            show_updates(cache.pool)
 
     def __call__(self, step: str, call: Callable[[], Result]) -> Result:
         """The result of one step."""
