@@ -1,6 +1,6 @@
 """Builds the core compiled, where KVLEDGER_COMPILE=1 asks for it: the same sources, as extension modules.
 
-One is prepared: of `WRITTEN_OUT` the records are written out as classes first (native_records.py).
+Two are prepared: of `WRITTEN_OUT` the records are written out as classes first (native_records.py).
 
 The wheel then holds, beside the sources of `kvledger.core` and of what hands its events to a writing process,
 what mypyc makes of them, and at its root the one library that they share. Python prefers an extension module
@@ -37,7 +37,6 @@ INTERPRETED = {
     "device_pools": "callers hold it",
     "config": "a pydantic model",
     "records": "a decorator, of which type checkers are told by another",
-    "results": "a decorator makes the classes",
     "row_passes": "row_passes.c answers the same",
     "sinks": "callers implement its protocols and make its records",
     "pools": "callers implement its protocol",
@@ -60,8 +59,8 @@ BESIDE_THE_CORE = ("flat", "ring")
 IN_C = ("core/row_passes",)
 """Modules beside whose source in Python stands one in C, which is built instead."""
 
-WRITTEN_OUT = "events"
-"""The module of the core whose records mypyc would leave to the interpreter."""
+WRITTEN_OUT = ("events", "results")
+"""Modules of the core whose records mypyc would leave to the interpreter."""
 
 MYPY_INI = """\
 [mypy]
@@ -181,9 +180,10 @@ def _copy_sources(root: Path, into: Path) -> None:
     """The part of the package that is compiled, under the names it is imported by."""
     package = into / "kvledger"
     shutil.copytree(root / "core", package / "core", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    records = package / "core" / f"{WRITTEN_OUT}.py"
     written_out = runpy.run_path(str(root / "native_records.py"))["written_out"]
-    records.write_text(written_out(records.read_text(encoding="utf-8")), encoding="utf-8")
+    for module in WRITTEN_OUT:
+        records = package / "core" / f"{module}.py"
+        records.write_text(written_out(records.read_text(encoding="utf-8")), encoding="utf-8")
     for name in ("__init__.py", "py.typed"):
         shutil.copyfile(root / "src" / "kvledger" / name, package / name)
     apart = package / APART

@@ -1,22 +1,24 @@
 """Writes the records of a module out as classes that mypyc makes native: what compiling the core begins with.
 
-A decorator makes the records of `kvledger.core.events` from their fields (`event`, `dataclass`); what a
-decorator makes, mypyc leaves to the interpreter. Here each becomes the class that the decorator would have
-made, with `__init__`, `values` and, of frozen ones, `__eq__` and `__hash__` in words. Fields, names and
-documentation are the source's; `dataclasses.fields`, `__slots__`, pattern matching and the look of a record
-are as there.
+A decorator makes the records of the core from their fields (`event`, `record`, `equal_value`, `dataclass`);
+what a decorator makes, mypyc leaves to the interpreter. Here each becomes the class that the decorator would
+have made, with its methods in words. Fields, names and documentation are the source's; `dataclasses.fields`,
+`__slots__`, pattern matching, copies, pickles and the look of a record are as there. A frozen one raises
+AttributeError where it would be changed, not the class under it that `dataclasses` has for that.
 """
 
 import ast
 
-EVENT = "event"
-FROZEN = "dataclass"
-"""The decorators, the last one with arguments."""
+OPTIONS = {"event": {"eq": False}, "record": {"eq": False}, "equal_value": {}, "dataclass": {}}
+"""What each decorator gives `dataclass`; that one itself is given it where it stands."""
 
 _TOLD = '''
-def _tell_fields(cls: Any, doc: str | None, hints: dict[str, str]) -> None:
+def _tell_fields(cls: Any, doc: str | None, hints: dict[str, str], hidden: list[str], options: Any) -> None:
     """Give a written out class what the decorator would have told of its fields."""
-    twin: Any = make_dataclass(cls.__name__, [(name, eval(hint, globals())) for name, hint in hints.items()])
+    fields: list[Any] = [
+        (name, eval(hint, globals()), field(repr=name not in hidden)) for name, hint in hints.items()
+    ]
+    twin: Any = make_dataclass(cls.__name__, fields, **options)
     told: dict[str, Any] = {"__doc__": doc, "__slots__": tuple(hints), "__match_args__": tuple(hints)}
     for name in ("__annotations__", "__repr__", "__dataclass_params__", "__dataclass_fields__"):
         told[name] = getattr(twin, name)
@@ -30,69 +32,76 @@ def written_out(source: str) -> str:
     tree = ast.parse(source)
     body: list[ast.stmt] = []
     for statement in tree.body:
-        decorator = _decorator(statement)
-        if isinstance(statement, ast.FunctionDef) and statement.name == EVENT:
+        if isinstance(statement, ast.FunctionDef):
             # What tells type checkers of a decorator cannot be put on a compiled function.
             statement.decorator_list = []
-        if not isinstance(statement, ast.ClassDef) or decorator is None:
+        found = _options(statement)
+        if found is None or not isinstance(statement, ast.ClassDef):
             body.append(statement)
             continue
-        fields = _fields(statement)
-        body.append(_class(statement, fields, frozen=decorator == FROZEN))
+        decorator, options = found
+        name, (hints, hidden) = statement.name, _fields(statement)
+        body.append(_class(statement, hints, options))
         doc = ast.get_docstring(statement, clean=False)
-        body += ast.parse(f"_tell_fields({statement.name}, {doc!r}, {fields!r})").body
-        if decorator == EVENT:
-            body += ast.parse(f"EVENTS[{statement.name}.kind] = {statement.name}").body
+        body += ast.parse(f"_tell_fields({name}, {doc!r}, {hints!r}, {hidden!r}, {options!r})").body
+        if decorator == "event":
+            body += ast.parse(f"EVENTS[{name}.kind] = {name}").body
     last_import = max(at for at, node in enumerate(body) if isinstance(node, ast.Import | ast.ImportFrom))
     body[last_import + 1 : last_import + 1] = ast.parse(
-        "from dataclasses import make_dataclass\nfrom typing import Final" + _TOLD
+        "from dataclasses import field, make_dataclass\nfrom typing import Any, Final" + _TOLD
     ).body
     return ast.unparse(ast.Module(body, tree.type_ignores)) + "\n"
 
 
-def _decorator(statement: ast.stmt) -> str | None:
-    """Which of the decorators a class has, None for none."""
+def _options(statement: ast.stmt) -> tuple[str, dict[str, bool]] | None:
+    """The decorator of a record and the options of its class, None for what is none."""
     if not isinstance(statement, ast.ClassDef) or not statement.decorator_list:
         return None
     (decorator,) = statement.decorator_list
     name = ast.unparse(decorator).partition("(")[0]
-    if name not in (EVENT, FROZEN):
+    if name not in OPTIONS:
         raise ValueError(f"class {statement.name}: no record is written out with @{name}")
-    return name
+    given = decorator.keywords if isinstance(decorator, ast.Call) else []
+    options = {str(one.arg): bool(ast.literal_eval(one.value)) for one in given}
+    options.pop("slots", None)
+    return name, OPTIONS[name] | options
 
 
-def _fields(record: ast.ClassDef) -> dict[str, str]:
-    """The type of each field, as it is written."""
-    fields = {}
+def _fields(record: ast.ClassDef) -> tuple[dict[str, str], list[str]]:
+    """The type of each field, as it is written, and which are not shown."""
+    hints, hidden = {}, []
     for statement in record.body:
         if isinstance(statement, ast.AnnAssign) and not _is_of_class(statement):
+            name = ast.unparse(statement.target)
+            hints[name] = ast.unparse(statement.annotation)
             if statement.value is not None:
-                raise ValueError(f"class {record.name}: {ast.unparse(statement)}: no default is written out")
-            fields[ast.unparse(statement.target)] = ast.unparse(statement.annotation)
-    return fields
+                if ast.unparse(statement.value) != "field(repr=False)":
+                    raise ValueError(f"class {record.name}: {name} has a default, which is not written out")
+                hidden.append(name)
+    return hints, hidden
 
 
 def _is_of_class(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.AnnAssign) and ast.unparse(statement.annotation).startswith("ClassVar[")
 
 
-def _class(record: ast.ClassDef, fields: dict[str, str], *, frozen: bool) -> ast.ClassDef:
-    arguments = ", ".join(f"{name}: {hint}" for name, hint in fields.items())
+def _class(record: ast.ClassDef, hints: dict[str, str], options: dict[str, bool]) -> ast.ClassDef:
+    name, frozen = record.name, options.get("frozen", False)
+    arguments = ", ".join(f"{field}: {hint}" for field, hint in hints.items())
+    own, others = ("".join(f"{one}.{field}, " for field in hints) for one in ("self", "other"))
     lines = [f"def __init__(self, {arguments}) -> None:"]
-    lines += [f"    self.{name}{': Final' if frozen else ''} = {name}" for name in fields]
-    every = "".join(f"self.{name}, " for name in fields)
-    lines += ["def values(self) -> tuple[Any, ...]:", f"    return ({every})"]
-    if frozen:
-        lines += [
-            "def __eq__(self, other: object) -> Any:",
-            f"    return self.values() == other.values() if type(other) is {record.name} else NotImplemented",
-            "def __hash__(self) -> int:",
-            "    return hash(self.values())",
-        ]
+    lines += [f"    self.{field}{': Final' if frozen else ''} = {field}" for field in hints]
+    lines += ["def values(self) -> tuple[Any, ...]:", f"    return ({own})"]
+    lines += ["def __reduce__(self) -> tuple[Any, ...]:", f"    return {name}, ({own})"]
+    if options.get("eq", True):
+        lines += ["def __eq__(self, other: object) -> Any:"]
+        lines += [f"    return ({own}) == ({others}) if type(other) is {name} else NotImplemented"]
+        if frozen:
+            lines += ["def __hash__(self) -> int:", f"    return hash(({own}))"]
     kept: list[ast.stmt] = [
         statement
         for statement in record.body
         if not isinstance(statement, ast.AnnAssign) or _is_of_class(statement)
     ]
     made = ast.parse("\n".join(lines)).body
-    return ast.ClassDef(record.name, record.bases, record.keywords, kept + made, [])
+    return ast.ClassDef(name, record.bases, record.keywords, kept + made, [])
