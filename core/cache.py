@@ -154,7 +154,7 @@ class HybridCache:
         if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self._arithmetic.slot_limit):
             raise ForeignSlots(f"slots must lie in [0, {self._arithmetic.slot_limit})")
         pages = rows // page
-        swa = self._state.pages.mapping[pages]
+        swa = self._state.pages.mapping[pages].astype(np.int64)
         peers: Slots = np.where(swa != 0, swa * page + (rows - pages * page), 0)
         return peers
 

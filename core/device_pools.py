@@ -149,7 +149,7 @@ class DevicePools:
         if len(full) and (int(full.min()) < 1 or int(full.max()) >= len(self._mirror)):
             raise ForeignSlots("a page outside the Full pool, or its padding page")
         if swa is None:
-            swa = self._bound().mapping[full]
+            swa = self._bound().mapping[full].astype(np.int64)
         else:
             swa = as_slots(swa)
             if len(swa) != len(full):
@@ -248,7 +248,7 @@ class DevicePools:
         """
         if not self._in_swa(layer):
             return self.to_device(slots)
-        swa = self._bound().mapping[pages]
+        swa = self._bound().mapping[pages].astype(np.int64)
         if not swa.all():
             raise MissingSwa(f"slot {int(slots[swa == 0][0])} has no SWA peer")
         page = self.page_size

@@ -100,7 +100,7 @@ def _pages(out: "hashlib._Hash", state: CacheState) -> None:
     for pages in (
         np.flatnonzero(owner == CALLER) + 1,
         mapped,
-        table.mapping[mapped],
+        table.mapping[mapped].astype(np.int64),
         np.flatnonzero(owner == FREE) + 1,
         np.flatnonzero(swa_state == SWA_FREE) + 1,
         np.flatnonzero(owner == DEFERRED) + 1,

@@ -68,7 +68,7 @@ class PageTable:
         self.in_parts = not vet and getattr(allocator, "takes_parts", False) is True
         self.vet = vet  # the allocator is an engine's own: look at what it hands out
         self._indexed: tuple[Pages, PageIndex] = (EMPTY, EMPTY)  # what was looked up last, and its index
-        self.mapping = np.zeros(full_pages + 1, dtype=np.int64)
+        self.mapping = np.zeros(full_pages + 1, dtype=np.int32)
         self.owner = np.zeros(full_pages + 1, dtype=np.int32)
         self.swa_state = np.zeros(swa_pages + 1, dtype=np.int8)
         self.reuse_full: list[Pages] = []

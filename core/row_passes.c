@@ -237,23 +237,36 @@ all_equal_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
     return PyBool_FromLong(equal);
 }
 
+#define ENTRIES(type)                                                                                        \
+    do {                                                                                                     \
+        const type *table = (const type *)PyArray_DATA(array) + index.first;                                 \
+        for (Py_ssize_t i = 0; i < index.n; i++) {                                                           \
+            out[i] = table[index.rows ? index.rows[i] : i];                                                  \
+        }                                                                                                    \
+    } while (0)
+
 FOR_EACH_PROCESSOR static PyObject *
 entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Index index;
     PyArrayObject *array, *found;
-    if (check_count(count, 2) < 0 || (array = as_int64(given[0], "a table")) == NULL ||
-        find_index(given[1], PyArray_SIZE(array), &index) < 0 || (found = new_int64(index.n)) == NULL) {
+    if (check_count(count, 2) < 0 || (array = as_table(given[0], 0)) == NULL ||
+        find_index(given[1], PyArray_SIZE(array), &index) < 0) {
         return NULL;
     }
-    const int64_t *table = entries(array) + index.first;
+    Py_ssize_t width = PyArray_ITEMSIZE(array);
+    if (width != 8 && width != 4) {
+        PyErr_SetString(PyExc_TypeError, "a table of int64 or int32 is needed");
+        return NULL;
+    }
+    if ((found = new_int64(index.n)) == NULL) {
+        return NULL;
+    }
     int64_t *out = (int64_t *)PyArray_DATA(found);
-    if (index.rows == NULL) {
-        memcpy(out, table, index.n * sizeof *out);
+    if (width == 8) {
+        ENTRIES(int64_t);
     } else {
-        for (Py_ssize_t i = 0; i < index.n; i++) {
-            out[i] = table[index.rows[i]];
-        }
+        ENTRIES(int32_t);
     }
     return (PyObject *)found;
 }

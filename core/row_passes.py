@@ -57,9 +57,9 @@ def all_equal_at(table: _Table, at: _Index, value: int) -> bool:
 
 
 def entries_at(table: _Table, at: _Index) -> Pages:
-    """The entries of an int64 table at an index: an array of its own. IndexError; O(n)."""
-    found = table[at]
-    return found.copy() if type(at) is slice else found
+    """The entries of an int32 or int64 table at an index: int64[n] of its own. IndexError; O(n)."""
+    found: Pages = table[at].astype(np.int64)
+    return found
 
 
 def put_at(table: _Table, at: _Index, value: int | Pages) -> None:

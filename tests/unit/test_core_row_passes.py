@@ -90,7 +90,7 @@ def test_tables_are_read_and_written_by_an_index_as_entry_by_entry(
     for module in (row_passes, SOURCE):
         own = table.copy()
         assert bool(module.all_equal_at(own, at, value)) is all(own[row] == value for row in rows)
-        if dtype is np.int64:
+        if dtype is not np.int8:
             found = module.entries_at(own, at)
             assert found.tolist() == [own[row] for row in rows]
             assert found.dtype == np.int64
@@ -176,6 +176,10 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     ),
     "a table of unsigned": (lambda c: c.put_at(np.zeros(3, dtype=np.uint64), pages([1]), 1), TypeError),
     "a table of int16": (lambda c: c.all_equal_at(np.zeros(3, dtype=np.int16), pages([1]), 1), TypeError),
+    "entries of a table of int8": (
+        lambda c: c.entries_at(np.zeros(3, dtype=np.int8), pages([1])),
+        TypeError,
+    ),
     "a part past the end": (lambda c: c.copied_part(pages(range(3)), 1, 4), IndexError),
     "a part before the beginning": (lambda c: c.copied_part(pages(range(3)), -1, 2), IndexError),
     "a part that ends before it begins": (lambda c: c.copied_part(pages(range(3)), 2, 1), IndexError),
