@@ -31,7 +31,7 @@ COMPILED_TESTS = tests/property \
 	$(wildcard tests/unit/test_core_*.py tests/unit/test_fingerprint*.py tests/scenario/test_scenarios_*.py) \
 	tests/unit/test_closed_pools.py tests/unit/test_poisoned_pools.py tests/unit/test_same_pages.py \
 	tests/unit/test_transaction_beginnings.py tests/unit/test_workload_kv.py tests/unit/test_replay_digest.py \
-	tests/unit/test_frames.py tests/unit/test_ring.py tests/contract/test_record_apart.py \
+	tests/unit/test_frames.py tests/unit/test_packed.py tests/unit/test_ring.py tests/contract/test_record_apart.py \
 	tests/faults/test_record_apart_ends.py \
 	tests/contract/test_page_allocators.py tests/contract/test_sinks.py tests/contract/test_token_policy.py \
 	tests/contract/test_timeline.py tests/contract/test_checkpoint_evidence.py \

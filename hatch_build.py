@@ -53,10 +53,10 @@ INTERPRETED = {
 """Modules of the core that are left to the interpreter, and why. Every other one is compiled."""
 
 APART = "journal/apart"
-BESIDE_THE_CORE = ("flat", "ring")
+BESIDE_THE_CORE = ("flat", "plans", "ring")
 """Modules of `APART` that the scheduler's thread spends its time in too."""
 
-IN_C = ("core/row_passes",)
+IN_C = ("core/row_passes", f"{APART}/packed")
 """Modules beside whose source in Python stands one in C, which is built instead."""
 
 WRITTEN_OUT = ("events", "results")
@@ -194,7 +194,9 @@ def _copy_sources(root: Path, into: Path) -> None:
     for module in BESIDE_THE_CORE:
         shutil.copyfile(root / APART / f"{module}.py", apart / f"{module}.py")
     for module in IN_C:
-        shutil.copyfile(root / f"{module}.c", package / f"{module}.c")
+        # Of the source in Python the types are needed, by those that are compiled.
+        for suffix in (".c", ".py"):
+            shutil.copyfile(root / f"{module}{suffix}", package / f"{module}{suffix}")
 
 
 def _suffix() -> str:

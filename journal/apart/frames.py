@@ -1,9 +1,9 @@
 """Transactions as bytes, on their way from a recorder to the process that stores them.
 
 Both ends are the same program, started by one another, and nothing of this is ever stored: so the form is the
-interpreter's own. Making it is what recording costs the scheduler's thread, so transactions become one flat
-list (flat.py) of the exact types that a cache uses, of which `marshal` makes bytes; long tokens and arrays
-follow as they are. What can be stored is for the encoder at the other end to say.
+interpreter's own. Making it is what recording costs the scheduler's thread, so transactions become flat lists
+of the exact types that a cache uses, as `marshal` reads them (packed.py). What can be stored is for the
+encoder at the other end to say.
 
 A frame is its length and its form, `HEADER`, and so many bytes; it is given in pieces.
 """
@@ -11,13 +11,15 @@ A frame is its length and its form, `HEADER`, and so many bytes; it is given in 
 import marshal
 import struct
 from enum import StrEnum
-from itertools import accumulate, pairwise
-from typing import Any, Final, get_origin
+from typing import Final, get_origin
 
 import numpy as np
 
 from kvledger.core.events import EVENTS, Origin
-from kvledger.journal.apart.flat import (
+from kvledger.core.sinks import TransactionRecord
+from kvledger.journal.apart.flat import rebuild
+from kvledger.journal.apart.packed import Batch
+from kvledger.journal.apart.plans import (
     ARRAY,
     BOOL,
     CHOICE,
@@ -27,11 +29,9 @@ from kvledger.journal.apart.flat import (
     OTHER,
     TEXT,
     TOKENS,
-    Batch,
     Field,
     Piece,
     Plan,
-    rebuild,
 )
 from kvledger.journal.fields import FieldForm, forms_of
 from kvledger.journal.rows import Submission
@@ -48,29 +48,15 @@ END: Final = 4
 """Nothing comes after it, whoever may still hold the pipe open."""
 NUMBER = struct.Struct("<q")
 
-MARSHAL_VERSION = 2
-"""The last one that does not look for objects that come twice, which takes longer than writing them twice."""
-
 
 def new_batch() -> Batch:
-    """What transactions are added to, before they go together."""
-    return Batch(_PLANS)
-
-
-def pack(batch: Batch) -> list[Piece]:
-    """One frame of the transactions in a batch. What is long in them must not change before the pieces were
-    copied."""
-    return frame(BATCH, marshal.dumps(batch.values, MARSHAL_VERSION), *batch.aside)
+    """What transactions are added to, before they go together in a frame of BATCH."""
+    return Batch(PACKINGS, BATCH, TransactionRecord)
 
 
 def unpack(body: bytes) -> list[Submission]:
     """The transactions in a frame of BATCH; arrays are read-only."""
-    values = marshal.loads(body)
-    lengths = values[0]
-    # Each its own bytes: what is kept of one keeps no others.
-    ends = accumulate(lengths, initial=len(body) - sum(lengths))
-    aside = [body[begin:end] for begin, end in pairwise(ends)]
-    return [Submission(*item) for item in rebuild(values, aside, _NUMBERED)]
+    return [Submission(*item) for item in rebuild(marshal.loads(body), _NUMBERED)]
 
 
 def frame(form: int, *body: Piece) -> list[Piece]:
@@ -100,4 +86,5 @@ _NUMBERED = [
     Plan(number, event_class, [_field(form) for form in forms_of(event_class)])
     for number, event_class in enumerate(EVENTS.values())
 ]
-_PLANS: dict[Any, Plan] = {plan.event_class: plan for plan in _NUMBERED}
+PACKINGS = {plan.event_class: plan.packing() for plan in _NUMBERED}
+"""What a batch is told of the classes of events."""

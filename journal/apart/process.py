@@ -27,9 +27,9 @@ from kvledger.journal.apart.board import (
     UNKEPT,
     Board,
 )
-from kvledger.journal.apart.flat import Piece
-from kvledger.journal.apart.frames import END, ORDERS, frame
+from kvledger.journal.apart.frames import END, ORDERS, frame, new_batch
 from kvledger.journal.apart.orders import Orders
+from kvledger.journal.apart.plans import Piece
 from kvledger.journal.apart.ring import RingWriter
 from kvledger.journal.interpreter import current_folder, fresh_interpreter
 
@@ -45,6 +45,9 @@ END_SECONDS = 2.0
 NICENESS = 5
 """Its priority: where there is but one core the scheduler goes first."""
 
+ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
+"""Asks whether a process has ended, and leaves it to who waits for it to hear how."""
+
 NOT_STARTED = "no journal can be started"
 """How `Journal.record` begins what it raises, in that process too."""
 
@@ -59,8 +62,9 @@ class WritingProcess:
     """One process, which records what it is written. Raises JournalError where it cannot begin,
     StoreUnavailable where its store does not answer.
 
-    `words` are the board's numbers; `failure` says why nothing more is stored, None while it is. `carried`
-    says that this is a fork of who began it, which the process does not hear.
+    `words` are the board's numbers; `batch` takes what is handed over together; `failure` says why nothing
+    more is stored, None while it is. `carried` says that this is a fork of who began it, which the process
+    does not hear.
     """
 
     def __init__(self, orders: Orders) -> None:
@@ -73,6 +77,7 @@ class WritingProcess:
         except (OSError, ValueError) as error:
             raise JournalError(f"the process that stores cannot be started: {error}") from error
         self._ring = RingWriter(self._board.ring, self._board.counters)
+        self.batch = new_batch()
         self._pipe_identity = _identity(self._pipe)
         self._open = True
         self._told = False
@@ -105,9 +110,31 @@ class WritingProcess:
             # Of what was cut short nothing may follow.
             self.fail(f"events could not be handed over: {error!r}")
             raise
+        self.look_after()
+
+    def open(self, most: int) -> None:
+        """Let the batch add at once what is ordinary, up to `most` events, while all is well."""
+        board = self._board
+        phase = self.words[PHASE : PHASE + 1]
+        self.batch.open(phase, RECORDING, board.ring, board.counters, most)
+
+    def hand_over(self) -> None:
+        """`write` everything in `batch`. Interrupted before its first byte, it stays there."""
+        if self.batch.write():
+            self.look_after()
+        else:
+            self.write(self.batch.take())
+
+    def look_after(self) -> None:
+        """Once something was written: see that somebody reads it. `failure` says where nobody does."""
         if self.words[ASLEEP]:
             self.wake()
-        if self._process.poll() is not None:
+        try:
+            # `Popen.poll` asks the same with a lock and a dozen steps more.
+            ended = os.waitid(os.P_PID, self._process.pid, ENDED) is not None
+        except ChildProcessError:
+            ended = True
+        if ended:
             self.look()
 
     def wake(self) -> None:
@@ -149,6 +176,7 @@ class WritingProcess:
 
     def fail(self, why: str) -> None:
         """Nothing more is stored; the first reason is the one that is told."""
+        self.batch.shut()
         if self.failure is None:
             self.failure = why
 
@@ -235,6 +263,7 @@ def _no_sigpipe() -> Iterator[None]:
 def _carry_all() -> None:
     for one in list(_LIVE):
         one.carried = True
+        one.batch.shut()
         one.forget()
     _LIVE.clear()
 

@@ -11,8 +11,9 @@ When the ring is full, `flush` waits: nothing is dropped.
 
 import atexit
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from time import perf_counter_ns, sleep, time_ns
+from time import sleep
 from types import TracebackType
 from typing import Self
 
@@ -37,8 +38,8 @@ from kvledger.journal.apart.board import (
     TRANSACTIONS,
     UNKEPT,
 )
-from kvledger.journal.apart.flat import Batch
-from kvledger.journal.apart.frames import FLUSH, NUMBER, frame, new_batch, pack
+from kvledger.journal.apart.flat import add
+from kvledger.journal.apart.frames import FLUSH, NUMBER, frame
 from kvledger.journal.apart.orders import Orders
 from kvledger.journal.apart.process import LOOK_SECONDS, WritingProcess
 from kvledger.journal.drain import SigtermDrain
@@ -63,16 +64,15 @@ class ApartRecorder:
         self.url = url
         self._tokens = tokens
         self._lock = threading.Lock()
-        self._began_ns: int | None = None
-        self._batch = new_batch()
-        self._marked: Batch | None = None
-        self._handed = 0
-        self._handed_events = 0
         self._flushes = 0
+        self._opened = False
         self._ending = False
         self._closed = False
         self._process = WritingProcess(orders)
         self._words = self._process.words
+        self._batch = self._process.batch
+        self.begin_transaction: Callable[[], None] = self._batch.begin
+        """Note that a transaction begins: the next `append` stores how long it took. Never raises."""
         self.journal_id = self._words[JOURNAL_ID]
         self._drain = SigtermDrain(self._drained) if drain_on_sigterm else None
         # Holds off SIGTERM while a call has the lock; an interrupt finds the lock given back first.
@@ -87,8 +87,11 @@ class ApartRecorder:
     @property
     def last_seq(self) -> Seq:
         """Seq of the last event that `append` accepted, 0 before the first."""
-        accepted = self._handed_events + self._batch.events
-        return Seq(max(accepted + self._words[GAPS], self._words[DURABLE_SEQ]))
+        words = self._words
+        accepted, durable = self._batch.accepted + words[GAPS], words[DURABLE_SEQ]
+        # Schedulers ask this once a step: nothing is called for it.
+        last: Seq = accepted if accepted > durable else durable  # type: ignore[assignment]
+        return last
 
     @property
     def durable_seq(self) -> Seq:
@@ -127,32 +130,24 @@ class ApartRecorder:
             cpu_seconds=words[CPU_NS] / 1e9,
         )
 
-    def begin_transaction(self) -> None:
-        """Note that a transaction begins: the next `append` stores how long it took. Never raises."""
-        self._began_ns = perf_counter_ns()
-
     def append(self, transaction: TransactionRecord) -> None:
         """Take one ended transaction; what is long in it must not change before it was handed over.
 
         Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
         another cache already, and for what cannot be handed over; the transaction is then not recorded. Cost:
-        one or two microseconds and half a one for each event, two for each where the core is not compiled;
-        with the first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
+        a microsecond and half a one for each event, three for each where the core is not compiled; with the
+        first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
         """
-        began, self._began_ns = self._began_ns, None
-        duration_us = None if began is None else (perf_counter_ns() - began) // 1000
-        self._refuse_if_carried()
-        self._marked = None
+        batch = self._batch
+        added = batch.added
         try:
-            if self._drain is None:
-                with self._lock:
-                    self._accept(transaction, duration_us)
-            else:
-                with self._drain, self._lock:
-                    self._accept(transaction, duration_us)
+            if not batch.add_now(transaction):
+                self._append(transaction)
         except JournalError:
             raise
         except BaseException:
+            if batch.added == added:
+                raise
             try:
                 with self._undisturbed, self._lock:
                     self._take_back()
@@ -161,44 +156,64 @@ class ApartRecorder:
                 raise
             raise
 
-    def _accept(self, transaction: TransactionRecord, duration_us: int | None) -> None:
-        """The rest of `append`, with the lock held."""
-        if self._ending or self._process.failure is not None or self._words[PHASE] != RECORDING:
-            self._refuse_if_over()
-        if self._batch.events >= STEP_EVENTS or self._batch.count >= STEP_EVENTS:
-            self._hand_over()
+    def _append(self, transaction: TransactionRecord) -> None:
+        """The rest of `append` for what is not to be added at once, as the first one is not."""
+        time_us, duration_us = self._batch.times()
+        self._refuse_if_carried()
+        if self._drain is None:
+            with self._lock:
+                self._accept(transaction, time_us, duration_us)
+        else:
+            with self._drain, self._lock:
+                self._accept(transaction, time_us, duration_us)
+
+    def _accept(self, transaction: TransactionRecord, time_us: int, duration_us: int | None) -> None:
+        """The rest of that, with the lock held."""
+        self._refuse_if_over()
         batch = self._batch
-        if not batch.count and not self._handed:
+        if batch.events >= STEP_EVENTS or batch.count >= STEP_EVENTS:
+            self._hand_over()
+        if not batch.added:
             self._tokens.begin(transaction)
         elif transaction.op == "open" and opens_cache(transaction):
             raise JournalError(
                 "this recorder already records a cache: start another with Journal.record_apart"
             )
-        batch.mark()
-        self._marked = batch
-        batch.add(transaction, time_ns() // 1000, duration_us)
+        add(batch, transaction, time_us, duration_us)
+        if not self._opened:
+            self._opened = True
+            self._process.open(STEP_EVENTS)
 
     def _take_back(self) -> None:
         """Forget a transaction whose `append` was interrupted: the cache undoes it. The lock is held.
 
         If it was handed over already, journal and cache have parted for good, and the recording ends.
         """
-        if self._marked is None:
-            return
-        if self._batch is self._marked:
-            self._batch.take_back()
-        else:
+        if not self._batch.take_back():
             self._process.fail("an append was interrupted while it was handed over")
 
     def flush(self) -> None:
         """Hand over everything that `append` has taken: it outlives this process from here on.
 
-        Waits while the ring is full. Raises JournalError as `append` does. Cost: a tenth of a microsecond
-        for each field of an event, one copy of what is long, and a question to the system whether the process
-        is still there.
+        Waits while the ring is full. Raises JournalError as `append` does. Cost: one copy of everything, and
+        a question to the system whether the process is still there.
         """
         self._refuse_if_carried()
-        with self._undisturbed, self._lock:
+        if self._drain is None:
+            with self._lock:
+                self._flush()
+        else:
+            with self._drain, self._lock:
+                self._flush()
+
+    def _flush(self) -> None:
+        """The rest of `flush`, with the lock held."""
+        if self._batch.write():
+            # All of it is there: nothing that happens from here on cuts it short.
+            self._process.look_after()
+            if self._process.failure is not None:
+                raise self._raised()
+        else:
             self._refuse_if_over()
             self._hand_over()
 
@@ -229,6 +244,8 @@ class ApartRecorder:
         with self._undisturbed, self._lock:
             if self._closed:
                 return
+            # From here on an append waits for the lock.
+            self._batch.shut()
             self._process.look()
             if self._process.failure is None:
                 with suppress(JournalError):  # It is the process's failure then, which is told below.
@@ -280,25 +297,19 @@ class ApartRecorder:
     def _hand_over(self) -> None:
         """Write one frame of what waits. The lock is held. What goes wrong ends the recording: of a frame
         that was cut short nothing is stored. Only an interrupt before its first byte leaves all as it was."""
-        if not self._batch.count:
+        batch = self._batch
+        if not batch.count:
             return
+        frames = batch.frames
         try:
-            pieces = pack(self._batch)
-        except Exception as error:
-            self._process.fail(f"events could not be handed over: {error!r}")
-            raise self._raised() from error
-        try:
-            # Nothing is called before all three are done: whoever asks how far it is counts each event once.
-            batch, new = self._batch, new_batch()
-            self._handed, self._handed_events, self._batch = (
-                self._handed + batch.count,
-                self._handed_events + batch.events,
-                new,
-            )
-            self._process.write(pieces)
+            self._process.hand_over()
         except BaseException as error:
-            self._process.fail(f"events could not be handed over: {error!r}")
-            if not isinstance(error, JournalError):
+            interrupted = not isinstance(error, Exception)
+            if interrupted and batch.frames == frames:
                 raise
+            self._process.fail(f"events could not be handed over: {error!r}")
+            if interrupted:
+                raise
+            raise self._raised() from error
         if self._process.failure is not None:
             raise self._raised()

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
-from kvledger.journal.apart.flat import Piece
+from kvledger.journal.apart.plans import Piece
 
 PUBLISHED: Final = 0
 READ: Final = 1
@@ -44,7 +44,6 @@ class RingWriter:
         self._size: Final = len(memory)
         self._counters: Final = counters
         self._fence: Final = _Fence()
-        self._written = 0
 
     def write(self, pieces: Sequence[Piece], wait: Callable[[], object]) -> None:
         """Copy `pieces`, one after the other. While there is no room `wait` is called, and may raise.
@@ -54,31 +53,33 @@ class RingWriter:
         size = 0
         for piece in pieces:
             size += len(piece)
-        at = self._written % self._size
-        if size > self._size - at or size > self._room():
+        written = self._written()
+        at = written % self._size
+        if size > self._size - at or size > self._room(written):
             self._write_in_parts(pieces, wait)
             return
         for piece in pieces:
             end = at + len(piece)
             self._memory[at:end] = piece
             at = end
-        self._publish(self._written + size)
+        self._publish(written + size)
 
     def is_read(self) -> bool:
         """Whether the reader took everything."""
         read: int = self._counters[READ]
-        return read == self._written
+        return read == self._written()
 
     def _write_in_parts(self, pieces: Sequence[Piece], wait: Callable[[], object]) -> None:
         """The same across the ring's end, and where it is too full."""
-        written, room = self._written, self._room()
+        written = self._written()
+        room = self._room(written)
         for piece in pieces:
             left = memoryview(piece)
             while left:
                 if not room:
                     self._publish(written)
                     wait()
-                    room = self._room()
+                    room = self._room(written)
                     continue
                 at = written % self._size
                 count = min(len(left), room, self._size - at)
@@ -86,13 +87,18 @@ class RingWriter:
                 written, room, left = written + count, room - count, left[count:]
         self._publish(written)
 
-    def _room(self) -> int:
+    def _written(self) -> int:
+        # Others than this one publish too, one at a time: a batch that is compiled copies itself (packed.py).
+        written: int = self._counters[PUBLISHED]
+        return written
+
+    def _room(self, written: int) -> int:
         read: int = self._counters[READ]
-        return self._size - (self._written - read)
+        return self._size - (written - read)
 
     def _publish(self, written: int) -> None:
         self._fence.pass_()
-        self._counters[PUBLISHED] = self._written = written
+        self._counters[PUBLISHED] = written
         # Whoever writes looks next whether the reader sleeps, and the reader said so before it looked here.
         self._fence.pass_()
 

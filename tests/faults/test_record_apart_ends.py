@@ -33,10 +33,11 @@ from kvledger.journal.apart.board import (
     WORDS,
     Board,
 )
-from kvledger.journal.apart.flat import Piece
-from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, NUMBER, frame, new_batch, pack, unpack
+from kvledger.journal.apart.flat import add
+from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, NUMBER, frame, new_batch, unpack
+from kvledger.journal.apart.plans import Piece
 from kvledger.journal.apart.process import WritingProcess
-from kvledger.journal.apart.ring import PUBLISHED, READ, RingWriter
+from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingWriter
 from kvledger.journal.audit import audit
 from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.replay import replay
@@ -494,12 +495,8 @@ def test_an_interrupt_before_the_first_byte_of_a_frame_leaves_it_for_the_next_fl
     made = without_a_process.record_apart()
     cache = HybridCache(CONFIG, sink=made)
     use(cache)
-
-    def interrupted(batch: Any) -> Any:
-        raise Interrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(recorder_module, "pack", interrupted)
+        patch.setattr(made._process, "hand_over", interrupt)
         with pytest.raises(Interrupt):
             made.flush()
     assert (kept_of(made).stored(), made.last_seq) == ([], 3)
@@ -510,18 +507,13 @@ def test_an_interrupt_before_the_first_byte_of_a_frame_leaves_it_for_the_next_fl
 
 
 def test_an_append_that_is_interrupted_twice_ends_the_recording(
-    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+    without_a_process: Journal, disturb: Any
 ) -> None:
     made = without_a_process.record_apart()
     cache = HybridCache(CONFIG, sink=made)
     before = cache.digest()
-
-    def again() -> None:
-        raise Interrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(made, "_accept", interrupted_after(made._accept))
-        patch.setattr(made, "_take_back", again)
+    with disturb(made, interrupt) as patch:
+        patch.setattr(made, "_take_back", interrupt)
         with pytest.raises(Interrupt):
             cache.alloc(PAGE)
     assert cache.digest() == before
@@ -583,6 +575,11 @@ def test_a_call_wakes_a_process_that_would_sleep_on(monkeypatch: pytest.MonkeyPa
             os.close(file)
 
 
+def no_ring() -> tuple[memoryview, memoryview]:
+    """A ring that has room for nothing, and its counters."""
+    return memoryview(bytearray(1)), memoryview(bytearray(8 * COUNTERS)).cast("q")
+
+
 class Kept(WritingProcess):
     """Stands for the process: keeps what is written to it, and costs no start."""
 
@@ -592,6 +589,7 @@ class Kept(WritingProcess):
         numbers = memoryview(bytearray(8 * WORDS)).cast("q")
         numbers[PHASE] = RECORDING
         self.words = numbers
+        self.batch = new_batch()
         self.failure = None
         self.carried = False
         self.data = bytearray()
@@ -605,6 +603,11 @@ class Kept(WritingProcess):
         length, form = HEADER.unpack_from(data)
         if form == FLUSH and self.answers:
             (self.words[FLUSHED],) = NUMBER.unpack_from(data, len(data) - length)
+
+    def open(self, most: int) -> None:
+        """There is no ring."""
+        words = self.words
+        self.batch.open(words[PHASE : PHASE + 1], RECORDING, *no_ring(), most)
 
     def wake(self) -> None:
         """It never sleeps."""
@@ -627,14 +630,50 @@ class Kept(WritingProcess):
         return found
 
 
-def interrupted_after(accept: Callable[..., None]) -> Callable[..., None]:
-    """What takes a transaction, and is interrupted then."""
+class Disturbed:
+    """Stands for a batch: adds a transaction, and something happens then."""
 
-    def interrupted(*transaction: Any) -> None:
-        accept(*transaction)
-        raise Interrupt
+    def __init__(self, batch: Any, happens: Callable[[], None]) -> None:
+        self._batch = batch
+        self._happens = happens
 
-    return interrupted
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def add_now(self, *transaction: Any) -> bool:
+        """At once."""
+        return self._then(self._batch.add_now(*transaction))
+
+    def add(self, *transaction: Any) -> bool:
+        """With the lock held."""
+        return self._then(self._batch.add(*transaction))
+
+    def _then(self, added: bool) -> bool:
+        if added:
+            self._happens()
+        return added
+
+
+def interrupt() -> None:
+    raise Interrupt
+
+
+@pytest.fixture(params=["at once", "with the lock held"])
+def disturb(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[ApartRecorder, Callable[[], None]], Any]:
+    """Makes something happen in each append, whichever way it goes, until the block ends. Interpreted, both
+    are the same one."""
+
+    @contextmanager
+    def disturbed(made: ApartRecorder, happens: Callable[[], None]) -> Iterator[pytest.MonkeyPatch]:
+        if request.param == "with the lock held":
+            made._batch.shut()
+        with monkeypatch.context() as patch:
+            patch.setattr(made, "_batch", Disturbed(made._batch, happens))
+            yield patch
+
+    return disturbed
 
 
 @pytest.fixture
@@ -714,20 +753,34 @@ def test_an_interrupt_anywhere_in_append_or_flush_is_taken_back_or_ends_the_reco
 
 
 def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
-    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+    without_a_process: Journal, disturb: Any
 ) -> None:
     made = without_a_process.record_apart()
     cache = HybridCache(CONFIG, sink=made)
     before = cache.digest()
-    with monkeypatch.context() as patch:
-        patch.setattr(made, "_accept", interrupted_after(made._accept))
-        with pytest.raises(Interrupt):
-            cache.alloc(PAGE)
+    with disturb(made, interrupt), pytest.raises(Interrupt):
+        cache.alloc(PAGE)
     assert (cache.digest(), made.last_seq, made._batch.count) == (before, 1, 1)
     use(cache)
     made.close()
     assert [one.op for one in kept_of(made).stored()] == ["open", "alloc", "free"]
     assert kept_digest(made) == cache.digest()
+
+
+def test_a_recording_whose_first_transaction_was_refused_or_withdrawn_begins_with_the_next_one(
+    without_a_process: Journal,
+) -> None:
+    made = without_a_process.record_apart()
+    with pytest.raises(JournalError, match="cannot be handed"):
+        made.append(record(opened(odd=threading.Lock())))
+    assert made.last_seq == 0
+    made._batch.add(record(opened()), 1, None)
+    made._take_back()
+    assert (made.last_seq, kept_of(made).failure) == (0, None)
+    cache = HybridCache(CONFIG, sink=made)
+    use(cache)
+    made.close()
+    assert [one.op for one in kept_of(made).stored()] == ["open", "alloc", "free"]
 
 
 def test_who_waits_after_an_interrupted_wait_waits_for_what_came_since(
@@ -773,20 +826,12 @@ def interrupting_sigterm() -> Iterator[Any]:
 
 
 def test_an_append_that_is_interrupted_once_it_was_handed_over_ends_the_recording(
-    without_a_process: Journal, interrupting_sigterm: Any, monkeypatch: pytest.MonkeyPatch
+    without_a_process: Journal, interrupting_sigterm: Any, disturb: Any
 ) -> None:
     made = without_a_process.record_apart(drain_on_sigterm=True)
     cache = HybridCache(CONFIG, sink=made)
-    accept = made._accept
-
-    def terminated(*transaction: Any) -> None:
-        accept(*transaction)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(made, "_accept", terminated)
-        with pytest.raises(Interrupt):
-            cache.alloc(PAGE)
+    with disturb(made, lambda: os.kill(os.getpid(), signal.SIGTERM)), pytest.raises(Interrupt):
+        cache.alloc(PAGE)
     # The drain has handed it over, and the cache has undone it.
     assert [one.op for one in kept_of(made).stored()] == ["open", "alloc"]
     digest = cache.digest()
@@ -820,8 +865,8 @@ def test_what_came_between_the_last_look_and_the_schedulers_end_is_stored(
     parents = iter([1, 2])  # first its own, then nobody's
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 2))
     batch = new_batch()
-    batch.add(record(opened()), 1, None)
-    last = (BATCH, b"".join(pack(batch)[1:]))
+    add(batch, record(opened()), 1, None)
+    last = (BATCH, b"".join(batch.take())[HEADER.size :])
     with Journal.open(tmp_path / "run.db") as journal:
         with journal.record() as recorder:
             frames = iter([(writer.NOTHING, b""), last, (writer.NOTHING, b""), (writer.NOTHING, b"")])

@@ -2,6 +2,7 @@
 
 import marshal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvledger.core import COMPILED
 from kvledger.core.errors import JournalError
 from kvledger.core.events import (
     EVENTS,
@@ -29,8 +31,10 @@ from kvledger.core.events import (
 )
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.apart.flat import FEW_ARRAY_BYTES, FEW_TOKEN_BYTES, Piece
-from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, frame, new_batch, pack, unpack
+from kvledger.journal.apart.flat import add
+from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, frame, new_batch, unpack
+from kvledger.journal.apart.packed import FEW_ARRAY_BYTES, FEW_TOKEN_BYTES
+from kvledger.journal.apart.plans import Piece
 from kvledger.journal.codec import encode_all
 from kvledger.journal.rows import Submission
 from tests.support.stored_events import (
@@ -67,17 +71,17 @@ def packed(batch: list[Submission]) -> list[Piece]:
     """One frame of a batch."""
     waiting = new_batch()
     for item in batch:
-        waiting.add(*item)
+        add(waiting, *item)
     assert waiting.count == len(batch)
-    return pack(waiting)
+    return waiting.take()
 
 
 def through(batch: list[Submission], *, plain: bool = True) -> list[Submission]:
     """What arrives of a batch, the first of which went `plain` or pickled."""
     form, body = parts(packed(batch))
     assert form == BATCH
-    for value in marshal.loads(body)[1:2]:
-        assert (type(value) is str) == plain
+    for value in marshal.loads(body)[:1]:
+        assert (type(value) is list) == plain
     return unpack(body)
 
 
@@ -219,26 +223,6 @@ def test_tokens_of_any_length_arrive_among_others(size: int) -> None:
     assert arrived[1].full_pages.tolist() == full.tolist()
 
 
-def test_only_what_is_long_stands_aside() -> None:
-    def pieces(tokens: int, entries: int) -> int:
-        full = np.arange(entries, dtype=np.int64)
-        event = PagesAllocated(None, full, full[:1], None)
-        return len(packed([one(leaf(tokens=bytes(tokens)), event)]))
-
-    assert pieces(FEW_TOKEN_BYTES, FEW) == 2
-    assert pieces(FEW_TOKEN_BYTES + 1, FEW) == 3
-    assert pieces(FEW_TOKEN_BYTES, FEW + 1) == 3
-    assert pieces(FEW_TOKEN_BYTES + 1, FEW + 1) == 4
-
-
-def test_long_tokens_and_arrays_are_not_copied() -> None:
-    tokens, full = b"1234" * FEW_TOKEN_BYTES, np.arange(MANY, dtype=np.int64)
-    pieces = packed([one(leaf(tokens=tokens), PagesAllocated(None, full, full[:1], None))])
-    assert pieces[2] is tokens
-    assert np.shares_memory(np.frombuffer(pieces[3], dtype=np.int64), full)
-    assert sum(map(len, pieces[:2])) < 500
-
-
 def test_arrays_that_do_not_lie_in_one_piece_arrive() -> None:
     every_other = np.arange(2 * MANY, dtype=np.int64)[::2]
     backwards = np.arange(9, dtype=np.int64)[::-1]
@@ -262,47 +246,56 @@ LEAF: dict[str, Any] = {
 
 
 def leaf(**changes: Any) -> Any:
-    return NodeCreated(**(LEAF | changes))
+    return odd(NodeCreated, **(LEAF | changes))
 
 
-ODD: dict[str, tuple[Any, str]] = {
-    "a numpy integer": (Evicted(np.int64(3), 0, 0, 0), "asked_full"),  # type: ignore[arg-type]
-    "a bool for an int": (Evicted(True, 0, 0, 0), "asked_full"),
-    "an int for a bool": (
-        LockReleased(LeaseId(1), None, None, 1, False),  # type: ignore[arg-type]
-        "swa_was_held",
+def odd(event_class: Any, *values: Any, **named: Any) -> Any:
+    """An event that holds what it should not. Compiled, most classes refuse it when it is made."""
+    try:
+        return event_class(*values, **named)
+    except TypeError:
+        assert COMPILED
+        pytest.skip("a compiled event holds no such value")
+
+
+ODD: dict[str, tuple[Callable[[], Any], str]] = {
+    "a numpy integer": (lambda: odd(Evicted, np.int64(3), 0, 0, 0), "asked_full"),
+    "a bool for an int": (lambda: odd(Evicted, True, 0, 0, 0), "asked_full"),
+    "an int for a bool": (lambda: odd(LockReleased, LeaseId(1), None, None, 1, False), "swa_was_held"),
+    "a float for an int": (lambda: odd(Evicted, 1.5, 0, 0, 0), "asked_full"),
+    "None for an int": (lambda: odd(Evicted, None, 0, 0, 0), "asked_full"),
+    "a kind of str": (lambda: leaf(namespace=Name("n")), "namespace"),
+    "a kind of str that may be missing": (
+        lambda: CallIgnored("free", None, RequestId(Name("r")), 1),
+        "request_id",
     ),
-    "a float for an int": (Evicted(1.5, 0, 0, 0), "asked_full"),  # type: ignore[arg-type]
-    "None for an int": (Evicted(None, 0, 0, 0), "asked_full"),  # type: ignore[arg-type]
-    "a kind of str": (leaf(namespace=Name("n")), "namespace"),
-    "a kind of str that may be missing": (CallIgnored("free", None, RequestId(Name("r")), 1), "request_id"),
-    "text for a cause": (RequestClosed(RequestId("r"), "finish"), "reason"),  # type: ignore[arg-type]
-    "bytes that can change": (leaf(tokens=bytearray(b"abcd")), "tokens"),
-    "a list for a tuple": (NodeTouched([NodeId(1)], 1), "nodes"),  # type: ignore[arg-type]
-    "a tuple for an origin": (leaf(full_origin=("r1", 2)), "full_origin"),
+    "text for a cause": (lambda: odd(RequestClosed, RequestId("r"), "finish"), "reason"),
+    "bytes that can change": (lambda: leaf(tokens=bytearray(b"abcd")), "tokens"),
+    "a list for a tuple": (lambda: odd(NodeTouched, [NodeId(1)], 1), "nodes"),
+    "a tuple for an origin": (lambda: leaf(full_origin=("r1", 2)), "full_origin"),
 }
 
 
-@pytest.mark.parametrize(("event", "name"), ODD.values(), ids=ODD.keys())
-def test_a_value_of_another_type_arrives_as_it_was(event: Any, name: str) -> None:
-    sent, arrived = getattr(event, name), getattr(only_event(event, plain=False), name)
+@pytest.mark.parametrize(("make", "name"), ODD.values(), ids=ODD.keys())
+def test_a_value_of_another_type_arrives_as_it_was(make: Callable[[], Any], name: str) -> None:
+    event = make()
+    sent = getattr(event, name)
+    # A compiled event may hold the plain value instead, which is what arrives then.
+    arrived = getattr(only_event(event, plain=type(sent) is int and name == "asked_full"), name)
     assert (type(arrived), arrived) == (type(sent), sent)
 
 
 @pytest.mark.parametrize(
-    "origin",
-    [
-        Origin(RequestId(Name("r")), 1),
-        Origin(RequestId("r"), np.int64(1)),  # type: ignore[arg-type]
-        Origin(None, True),
-    ],
+    "values",
+    [(Name("r"), 1), ("r", np.int64(1)), (None, True)],
     ids=["a kind of str", "a numpy integer", "a bool"],
 )
-def test_an_origin_of_other_types_arrives_as_it_was(origin: Any) -> None:
-    arrived = only_event(leaf(swa_origin=origin), plain=False).swa_origin
+def test_an_origin_of_other_types_arrives_as_it_was(values: Any) -> None:
+    origin = odd(Origin, *values)
+    held = (origin.request_id, origin.epoch)
+    arrived = only_event(leaf(swa_origin=origin), plain=list(map(type, held)) == [type(None), int]).swa_origin
     assert type(arrived) is Origin
-    for name in ("request_id", "epoch"):
-        sent, got = getattr(origin, name), getattr(arrived, name)
+    for sent, got in zip(held, (arrived.request_id, arrived.epoch), strict=True):
         assert (type(got), got) == (type(sent), sent)
 
 
@@ -373,7 +366,8 @@ def test_what_is_inside_of_containers_may_be_of_any_type() -> None:
 
 def test_an_odd_transaction_among_others_arrives_in_its_place() -> None:
     story = [Submission(each, number, None) for number, each in enumerate(short_story())]
-    odd = Submission(record(Evicted(1, 2, 3, 4), Evicted(np.int64(3), 0, 0, 0)), 9, 9)  # type: ignore[arg-type]
+    odd = Submission(record(Evicted(1, 2, 3, 4), allocated(None, 1)), 9, 9)
+    odd.record.rolled_back = 0  # type: ignore[assignment]
     batch = [*story, odd, *story, odd]
     arrived = through(batch)
     assert [told(item) for item in arrived] == [told(item) for item in batch]
@@ -383,23 +377,30 @@ def test_an_odd_transaction_among_others_arrives_in_its_place() -> None:
 
 def test_what_is_taken_back_or_refused_leaves_the_rest_as_it_was() -> None:
     waiting = new_batch()
-    full = np.arange(MANY, dtype=np.int64)
+    assert not waiting.take_back()
+    full = np.arange(0, 2 * MANY, 2, dtype=np.int64)
     first = one(PagesAllocated(None, full, full, None))
-    waiting.add(*first)
-    waiting.mark()
-    waiting.add(*one(leaf(tokens=bytes(2 * FEW_TOKEN_BYTES)), PagesAllocated(None, full, full, None)))
-    waiting.add(*one(NodeTouched([NodeId(1)], 1)))  # type: ignore[arg-type]
-    assert (waiting.count, waiting.events) == (3, 4)
-    waiting.take_back()
-    assert (waiting.count, waiting.events) == (1, 1)
+    long = leaf(tokens=bytes(2 * FEW_TOKEN_BYTES))
+    add(waiting, *first)
+    for taken_back in (
+        one(long, PagesAllocated(None, full, full, None)),
+        one(PagesAllocated(None, full.astype(np.int32), full, None), long),
+    ):
+        add(waiting, *taken_back)
+        assert (waiting.count, waiting.events, waiting.added, waiting.accepted) == (2, 3, 2, 3)
+        assert waiting.take_back()
+        assert (waiting.count, waiting.events, waiting.added, waiting.accepted) == (1, 1, 1, 1)
     with pytest.raises(JournalError):
-        waiting.add(*one(leaf(tokens=bytes(2 * FEW_TOKEN_BYTES)), Evicted(threading.Lock(), 0, 0, 0)))  # type: ignore[arg-type]
+        add(waiting, *one(long, NodeTouched((threading.Lock(),), 1)))  # type: ignore[arg-type]
     last = one(leaf(tokens=b"12" * FEW_TOKEN_BYTES))
-    waiting.add(*last)
-    assert (waiting.count, waiting.events) == (2, 2)
-    _, body = parts(pack(waiting))
+    add(waiting, *last)
+    assert (waiting.count, waiting.events, waiting.frames) == (2, 2, 0)
+    _, body = parts(waiting.take())
     for before, after in zip((first, last), unpack(body), strict=True):
         assert encode_all(after.record.events) == encode_all(before.record.events)
+    assert not waiting.take_back(), "what was handed over is gone"
+    assert (waiting.count, waiting.events, waiting.frames) == (0, 0, 1)
+    assert (waiting.added, waiting.accepted) == (2, 2)
 
 
 def test_what_is_no_event_arrives_for_the_encoder_to_refuse() -> None:
@@ -412,7 +413,8 @@ def test_what_is_no_event_arrives_for_the_encoder_to_refuse() -> None:
 
 def inserted(**changes: Any) -> Any:
     fields: dict[str, Any] = dict.fromkeys(PrefixInserted.__slots__, 0)
-    return PrefixInserted(**(fields | changes))
+    texts_and_ranges = {"namespace": "n", "request_id": None, "adopted_full": (), "adopted_swa": ()}
+    return PrefixInserted(**(fields | texts_and_ranges | changes))
 
 
 CANNOT: dict[str, Any] = {
@@ -426,7 +428,7 @@ CANNOT: dict[str, Any] = {
 @pytest.mark.parametrize(
     "within",
     [
-        lambda value: Evicted(value, 0, 0, 0),
+        lambda value: odd(Evicted, value, 0, 0, 0),
         lambda value: leaf(tokens=value),
         lambda value: CacheOpened(1, 4, 64, 64, "remap", {"a": value}),
         lambda value: NodeTouched((value,), 1),

@@ -1,0 +1,322 @@
+"""A batch makes the same bytes in Python and in C, and whatever array there is comes back out of them."""
+
+import gc
+import importlib.util
+import marshal
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvledger.core import COMPILED
+from kvledger.core.errors import JournalError
+from kvledger.core.events import (
+    EVENTS,
+    Evicted,
+    FingerprintReason,
+    KvFingerprinted,
+    NodeSplit,
+    NodeTouched,
+    PagesAllocated,
+)
+from kvledger.core.ids import NodeId, RequestId
+from kvledger.core.sinks import TransactionRecord
+from kvledger.journal.apart import frames, packed
+from kvledger.journal.apart.flat import add
+from kvledger.journal.apart.frames import BATCH, HEADER, unpack
+from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingReader
+from tests.support.stored_events import events_of, opened, pages, record, seeded, transactions
+
+
+def in_python() -> ModuleType:
+    """The module whose source is Python, whichever one is imported."""
+    source = Path(frames.__file__ or "").with_name("packed.py")
+    spec = importlib.util.spec_from_file_location("packed_in_python", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+TWIN = in_python()
+MODULES = [pytest.param(TWIN, id="Python")]
+if COMPILED:
+    MODULES.append(pytest.param(packed, id="C"))
+
+FIRST, LAST = -(2**63), 2**63 - 1
+MANY, FEW = packed.MANY_ENTRIES, packed.FEW_ARRAY_BYTES // 8
+
+WHOLE = np.arange(5 * FEW, dtype=np.int64)
+
+ARRAYS: dict[str, Any] = {
+    "none": pages([]),
+    "one": pages([7]),
+    "too few to look for runs": WHOLE[: MANY - 1],
+    "one run": WHOLE[:MANY],
+    "a long run": WHOLE,
+    "a block": WHOLE[:257],
+    "a run that ends with a block": np.concatenate([WHOLE[:257], WHOLE[:257]]),
+    "a run that begins with the last entry": np.concatenate([WHOLE[:300], pages([5])]),
+    "a run that ends with the first entry": np.concatenate([pages([5]), WHOLE[:300]]),
+    "as many runs as may be": np.concatenate([WHOLE[:4]] * 100),
+    "one run too many": np.concatenate([*[WHOLE[:4]] * 100, pages([9])]),
+    "no run": WHOLE * 2,
+    "the same again and again": np.zeros(FEW + 1, dtype=np.int64),
+    "falling": WHOLE[::-1].copy(),
+    "up to the last number": np.arange(LAST - 99, LAST, dtype=np.int64) + 1,
+    "past the last number": np.concatenate(
+        [np.arange(LAST - 99, LAST, dtype=np.int64) + 1, np.arange(FIRST, FIRST + 99, dtype=np.int64)]
+    ),
+    "both ends of the numbers": pages([FIRST, LAST] * FEW),
+    "every other one": WHOLE[::2],
+    "backwards": WHOLE[::-1],
+    "backwards and few": WHOLE[9::-1],
+    "not aligned": np.frombuffer(b"x" + WHOLE.tobytes(), dtype=np.uint8)[1:].view(np.int64),
+    "read-only": np.frombuffer(WHOLE.tobytes(), dtype=np.int64),
+}
+
+OTHERS: dict[str, Any] = {
+    "int32": WHOLE.astype(np.int32),
+    "unsigned": WHOLE.astype(np.uint64),
+    "the other order of bytes": WHOLE.astype(">i8"),
+    "two dimensions": WHOLE.reshape(5, -1),
+    "no dimension": np.array(5),
+    "a kind of array": WHOLE.view(np.recarray),
+    "a list": [1, 2, 3],
+}
+
+SUMS: dict[str, Any] = {
+    "few": np.array([2**64 - 1, 0], dtype=np.uint64),
+    "past the last one": np.arange(2**64 - 50, 2**64 - 1, dtype=np.uint64) + np.uint64(1),
+    "a run": np.arange(2**63 - 40, 2**63 + 40, dtype=np.uint64),
+    "any": np.arange(1, 2_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15),
+}
+
+
+def batch_of(module: Any) -> Any:
+    return module.Batch(frames.PACKINGS, BATCH, TransactionRecord)
+
+
+def made_of(module: Any, *records: Any) -> bytes:
+    """The frame that transactions of exact types become."""
+    batch = batch_of(module)
+    for number, each in enumerate(records):
+        assert batch.add(each, 2**40 + number, None if number % 2 else number)
+    return b"".join(batch.take())
+
+
+def both(*records: Any) -> bytes:
+    """The same, whoever makes it."""
+    made = {made_of(module.values[0], *records) for module in MODULES}
+    (one,) = made
+    return one
+
+
+def arrived(made: bytes) -> list[Any]:
+    return [event for item in unpack(made[HEADER.size :]) for event in item.record.events]
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS.keys())
+def test_an_array_of_pages_arrives(array: Any) -> None:
+    (event,) = arrived(both(record(PagesAllocated(RequestId("r"), array, array[:3], 5))))
+    assert event.full_pages.dtype == np.int64
+    assert not event.full_pages.flags.writeable
+    assert event.full_pages.tolist() == array.tolist()
+    assert event.swa_pages.tolist() == array[:3].tolist()
+
+
+@pytest.mark.parametrize("array", SUMS.values(), ids=SUMS.keys())
+def test_sums_arrive(array: Any) -> None:
+    sent = KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([1]), array, None)
+    (event,) = arrived(both(record(sent)))
+    assert event.full_sums.dtype == np.uint64
+    assert event.full_sums.tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("array", OTHERS.values(), ids=OTHERS.keys())
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_no_such_array_is_not_taken(module: Any, array: Any) -> None:
+    batch = batch_of(module)
+    sent = record(Evicted(1, 2, 3, 4), PagesAllocated(None, array, pages([1]), None))
+    assert not batch.add(sent, 1, None)
+    assert (batch.count, batch.added, batch.events) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_runs_take_fewer_bytes(module: Any) -> None:
+    def size(array: Any) -> int:
+        return len(made_of(module, record(PagesAllocated(None, array, pages([1]), None))))
+
+    assert size(WHOLE) < 200
+    assert size(ARRAYS["past the last number"]) < 200
+    assert size(ARRAYS["as many runs as may be"]) < size(ARRAYS["one run too many"]) * 0.6
+    assert size(WHOLE * 2) > WHOLE.nbytes
+
+
+@seeded
+@given(st.lists(st.tuples(st.integers(FIRST, LAST), st.integers(1, 700)), min_size=1, max_size=12), st.data())
+def test_arrays_of_any_runs_arrive(runs: list[tuple[int, int]], data: st.DataObject) -> None:
+    parts = [np.uint64(first % 2**64) + np.arange(count, dtype=np.uint64) for first, count in runs]
+    array = np.concatenate(parts).view(np.int64)[:: data.draw(st.sampled_from([1, 1, 1, -1, 2]))]
+    (event,) = arrived(both(record(PagesAllocated(None, array, pages([1]), None))))
+    assert event.full_pages.tolist() == array.tolist()
+
+
+@seeded
+@given(st.lists(transactions(), min_size=1, max_size=4))
+def test_transactions_become_the_same_bytes(records: list[Any]) -> None:
+    both(*records)
+
+
+@pytest.mark.parametrize("kind", sorted(EVENTS))
+@seeded
+@given(data=st.data())
+def test_events_of_every_kind_become_the_same_bytes(kind: str, data: st.DataObject) -> None:
+    both(record(data.draw(events_of(kind)), reason="\N{SNOWMAN} and half a pair: \ud800"))
+
+
+@pytest.mark.parametrize(
+    "number", [0, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**45, LAST, FIRST, 2**63, -(2**70)]
+)
+def test_an_int_of_any_size_becomes_what_marshal_makes_of_it(number: int) -> None:
+    made = both(record(NodeTouched((NodeId(number), (number, 1)), 1)))  # type: ignore[arg-type]
+    assert marshal.dumps(number, packed.MARSHAL_VERSION) in made
+    (event,) = arrived(made)
+    assert event.nodes == (number, (number, 1))
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("runs", [b"x", bytes(15), bytes(16), bytearray(16), (2**127).to_bytes(16, "little")])
+def test_what_are_no_runs_is_refused(module: Any, runs: Any) -> None:
+    with pytest.raises(ValueError, match="run"):
+        module.expanded(runs)
+
+
+def test_both_have_the_same_limits() -> None:
+    for name in ("FEW_TOKEN_BYTES", "FEW_ARRAY_BYTES", "MANY_ENTRIES", "ENTRIES_A_RUN", "MARSHAL_VERSION"):
+        assert getattr(packed, name) == getattr(TWIN, name)
+
+
+WELL = 7
+
+NO_EVENT: Any = "no event"
+
+
+def ring_of(size: int) -> tuple[memoryview, memoryview]:
+    return memoryview(bytearray(size)), memoryview(bytearray(8 * COUNTERS)).cast("q")
+
+
+@pytest.mark.compiled
+def test_what_is_compiled_adds_at_once_while_all_is_well_and_no_more_than_a_step() -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    batch: Any = packed.Batch(frames.PACKINGS, BATCH, TransactionRecord)
+    phase = memoryview(bytearray(8)).cast("q")
+    plain = record(Evicted(1, 2, 3, 4), Evicted(1, 2, 3, 4))
+    assert not batch.add_now(plain), "it was not opened"
+    batch.open(phase, WELL, *ring_of(4_096), 5)
+    assert not batch.add_now(plain), "all is not well"
+    phase[0] = WELL
+    for refused in (
+        record(opened()),
+        record(NodeTouched((NodeId(1), None), 1)),  # type: ignore[arg-type]
+        record(PagesAllocated(None, OTHERS["int32"], WHOLE, None)),
+        record(NO_EVENT),
+        "no transaction",
+    ):
+        assert not batch.add_now(refused)
+    assert [batch.add_now(plain) for _ in range(5)] == [True, True, True, False, False]
+    assert (batch.count, batch.events, batch.added, batch.accepted) == (3, 6, 3, 6)
+    assert batch.write()
+    assert batch.add_now(plain)
+    phase[0] = WELL + 1
+    assert not batch.add_now(plain)
+    phase[0] = WELL
+    batch.shut()
+    assert not batch.add_now(plain)
+    assert batch.add(plain, 1, 2)
+    assert (batch.count, batch.events, batch.added, batch.accepted, batch.frames) == (2, 4, 5, 10, 1)
+
+
+@pytest.mark.compiled
+def test_what_is_compiled_writes_into_the_ring_what_it_would_be_taken_as_where_it_fits_in_one_place() -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    sent = [record(PagesAllocated(None, WHOLE * 2, pages([1]), number)) for number in range(3)]
+    expected = made_of(TWIN, *sent)
+    ring = ring_of(len(expected) + 1)
+    batch: Any = packed.Batch(frames.PACKINGS, BATCH, TransactionRecord)
+    assert not batch.write(), "it was not opened"
+    phase = memoryview(bytearray(8)).cast("q")
+    batch.open(phase, WELL, *ring, 5)
+    phase[0] = WELL
+    assert not batch.write(), "nothing waits"
+
+    def add_all() -> None:
+        for number, each in enumerate(sent):
+            assert batch.add(each, 2**40 + number, None if number % 2 else number)
+
+    add_all()
+    assert batch.write()
+    assert batch.count == 0
+    add_all()
+    assert not batch.write(), "there is no room"
+    assert RingReader(*ring).read() == expected
+    assert ring[1].tolist() == [len(expected)] * COUNTERS
+    assert not batch.write(), "there is room, but not in one place"
+    assert (batch.count, batch.frames) == (3, 1)
+    ring[1][PUBLISHED] = ring[1][READ] = 2 * len(ring[0])
+    assert batch.write()
+    assert ring[1][READ] == 2 * len(ring[0])
+    assert RingReader(*ring).read() == expected
+    add_all()
+    phase[0] = WELL + 1
+    assert not batch.write(), "all is not well"
+    phase[0] = WELL
+    batch.shut()
+    assert not batch.write(), "it was shut"
+    assert b"".join(batch.take()) == expected
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_long_is_kept_by_reference_until_it_is_handed_over_or_taken_back(module: Any) -> None:
+    tokens, array = b"1234" * FEW, WHOLE * 2
+    held = sys.getrefcount(tokens), sys.getrefcount(array)
+    batch = batch_of(module)
+    for end in (batch.take, batch.take_back):
+        sent = record(PagesAllocated(None, array, pages([1]), 1), NodeSplit(NodeId(1), NodeId(2), 4, tokens))
+        assert batch.add(sent, 1, None)
+        sent.events.clear()
+        assert (sys.getrefcount(tokens), sys.getrefcount(array)) > held
+        del sent
+        end()
+        assert (sys.getrefcount(tokens), sys.getrefcount(array)) == held
+    sent = record(PagesAllocated(None, array, pages([1]), 1), NodeSplit(NodeId(1), NodeId(2), 4, tokens))
+    assert batch.add(sent, 1, None)
+    del sent, batch, end
+    gc.collect()
+    assert (sys.getrefcount(tokens), sys.getrefcount(array)) == held
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_transaction_took_as_long_as_since_the_last_beginning_and_only_one_does(module: Any) -> None:
+    batch = batch_of(module)
+    assert batch.times()[1] is None
+    batch.begin()
+    time_us, duration_us = batch.times()
+    assert time_us > 0
+    assert duration_us >= 0
+    assert batch.times()[1] is None
+
+
+def test_what_is_too_odd_is_told_by_name() -> None:
+    batch = frames.new_batch()
+    with pytest.raises(JournalError, match="cannot be handed to"):
+        add(batch, record(NodeTouched((memoryview(b""),), 1)), 1, None)  # type: ignore[arg-type]
+    assert (batch.count, batch.added) == (0, 0)
