@@ -16,6 +16,7 @@ from kvledger.core.row_passes import pages_of, slots_of
 
 TOKEN_BYTES: Final = 4
 TOKEN_DTYPE = np.dtype("<i4")
+_INT64: Final = np.dtype(np.int64)
 
 Slots = npt.NDArray[np.int64]
 """int64[n] slot numbers."""
@@ -126,13 +127,16 @@ def check_count(value: Any, what: str) -> int:
 
 
 def as_slots(slots: Any) -> Slots:
-    """Slots of any integer dtype as a contiguous int64[n] on the host."""
-    if type(slots) is np.ndarray and slots.dtype == np.int64 and slots.ndim == 1 and slots.flags.c_contiguous:
-        return slots
+    """Slots of any integer dtype as int64[n] on the host, contiguous and aligned."""
+    if type(slots) is np.ndarray and slots.dtype is _INT64 and slots.ndim == 1:
+        flags = slots.flags
+        if flags.c_contiguous and flags.aligned:
+            return slots
     array = as_integers(slots, "slots")
     if array.dtype == np.uint64 and array.size and int(array.max()) > 2**63 - 1:
         raise ForeignSlots(f"slot {int(array.max())} is in no pool")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    own: Slots = np.require(array, np.int64, ["C", "A"])
+    return own
 
 
 class PageArithmetic:
@@ -173,9 +177,11 @@ class PageArithmetic:
         if len(array) % page:
             raise UnalignedLength(f"{len(array)} slots are not whole pages: the page size is {page}")
         pages = pages_of(array, page, self.slot_limit)
-        return self._refused(array) if pages is None else pages
+        if pages is None:
+            self._refuse(array)
+        return pages
 
-    def _refused(self, slots: Slots) -> NoReturn:
+    def _refuse(self, slots: Slots) -> NoReturn:
         """Raise what is wrong with slots that are not those of whole pages of the pool."""
         first, last = int(slots.min()), int(slots.max())
         if first < self.page_size or last >= self.slot_limit:

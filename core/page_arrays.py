@@ -1,6 +1,6 @@
 """Arrays of pages, and lists of them: how they are looked up, cut and joined, at least cost.
 
-Few rows are long, but they are mostly runs.
+Most rows are short; the few long ones are mostly runs.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from kvledger.core.free_pages import EMPTY
 from kvledger.core.row_passes import all_set, copied_part, is_run, joined
 
 RUN_PAGES: Final = 512
-"""Fewer pages than this are looked up one by one: to find that they are a run would cost more."""
+"""Fewer pages than this are looked up one by one: to find that they are a run costs more, interpreted."""
 
 VIEW_SPARES: Final = 15
 """A view of an array keeps at most one entry alive for so many of its own."""

@@ -49,7 +49,6 @@ class PageTable:
         "free_swa",
         "held_full",
         "held_swa",
-        "in_parts",
         "mapping",
         "owner",
         "reuse_full",
@@ -58,6 +57,7 @@ class PageTable:
         "spare_full",
         "spare_swa",
         "swa_state",
+        "takes_parts",
         "tree_full",
         "tree_swa",
         "vet",
@@ -65,7 +65,7 @@ class PageTable:
 
     def __init__(self, full_pages: int, swa_pages: int, allocator: PageAllocator, *, vet: bool) -> None:
         self.allocator = allocator
-        self.in_parts = not vet and getattr(allocator, "takes_parts", False) is True
+        self.takes_parts = not vet and getattr(allocator, "takes_parts", False) is True
         self.vet = vet  # the allocator is an engine's own: look at what it hands out
         self._indexed: tuple[Pages, PageIndex] = (EMPTY, EMPTY)  # what was looked up last, and its index
         self.mapping = np.zeros(full_pages + 1, dtype=np.int32)
@@ -161,8 +161,8 @@ class PageTable:
                         vetted(fresh[0], missing_full, self.owner, "Full"),
                         vetted(fresh[1], missing_swa, self.swa_state, "SWA"),
                     )
-                new_full = np.concatenate((spare_full, fresh[0])) if len(spare_full) else fresh[0]
-                new_swa = np.concatenate((spare_swa, fresh[1])) if len(spare_swa) else fresh[1]
+                new_full = concatenate([spare_full, fresh[0]])
+                new_swa = concatenate([spare_swa, fresh[1]])
             self.spare_full = self.spare_full[len(spare_full) :]
             self.spare_swa = self.spare_swa[len(spare_swa) :]
         self.reuse_full, self.reuse_swa = left_full, left_swa
@@ -177,8 +177,8 @@ class PageTable:
             if self.allocator.restores_at_once:
                 self.allocator.give_back(new_full, new_swa)
             else:
-                self.spare_full = np.concatenate((self.spare_full, new_full))
-                self.spare_swa = np.concatenate((self.spare_swa, new_swa))
+                self.spare_full = concatenate([self.spare_full, new_full])
+                self.spare_swa = concatenate([self.spare_swa, new_swa])
 
     def hold(self, full: Pages, swa: Pages, owner: int) -> None:
         """Free pages become held by `owner`, each mapped to its peer (0 for none)."""
@@ -332,10 +332,11 @@ class PageTable:
         freed_full = [*self.deferred_full, *self.reuse_full, self.spare_full]
         freed_swa = [*self.deferred_swa, *self.reuse_swa, self.spare_swa]
         mapped = self.dirty
-        if self.in_parts and not self.rewrote:
-            changes = PoolChanges.in_parts(freed_full, freed_swa, mapped)
-        else:
-            changes = self._whole(freed_full, freed_swa, concatenate([full for full, _ in mapped]))
+        if mapped and (self.rewrote or not self.takes_parts):
+            # Of each page what holds now, whatever was written and undone before.
+            pages = concatenate([full for full, _ in mapped])
+            mapped = [(pages, self.peers_at(self.index_of(pages)))]
+        changes = PoolChanges.of_parts(freed_full, freed_swa, mapped)
         self.deferred_full.clear()
         self.deferred_swa.clear()
         self.dirty = []
@@ -345,15 +346,6 @@ class PageTable:
         self.spare_full = EMPTY
         self.spare_swa = EMPTY
         return changes
-
-    def _whole(self, freed_full: list[Pages], freed_swa: list[Pages], mapped: Pages) -> PoolChanges:
-        """Changes that say of each page what holds now, whatever was written and undone before."""
-        return PoolChanges(
-            freed_full=concatenate(freed_full),
-            freed_swa=concatenate(freed_swa),
-            mapped_full=mapped,
-            mapped_swa=self.peers_at(self.index_of(mapped)) if len(mapped) else EMPTY,
-        )
 
     def abandon(self) -> None:
         """The outermost transaction was undone: what was taken meanwhile goes back in one call."""

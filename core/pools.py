@@ -30,9 +30,9 @@ class PoolChanges:
     `freed_full`, `freed_swa`: pages that nobody holds any more, each once. `mapped_full[i]` now maps to
     `mapped_swa[i]`, 0 for nothing; a Full page may be named more than once, with the same value.
 
-    Memory that can take them one after the other finds them in parts, and spares joining them: lists of pages
-    freed, and of Full pages beside what they were mapped to, None for 0. There a page may be named again with
-    another value, and the last one holds.
+    Memory whose attribute `takes_parts` is True, as our own on the host, finds them in parts and spares
+    joining them: lists of pages freed, and of Full pages beside what they were mapped to, None for 0. There a
+    page may be named again with another value, and the last one holds.
     """
 
     __slots__ = ("freed_full_parts", "freed_swa_parts", "mapped_parts")
@@ -43,10 +43,10 @@ class PoolChanges:
         self.mapped_parts: list[MappedPart] = [(mapped_full, mapped_swa)]
 
     @classmethod
-    def in_parts(
+    def of_parts(
         cls, freed_full: list[Pages], freed_swa: list[Pages], mapped: list[MappedPart]
     ) -> "PoolChanges":
-        """Those of lists."""
+        """Changes in parts, which are kept as they are."""
         changes = cls.__new__(cls)
         changes.freed_full_parts = freed_full
         changes.freed_swa_parts = freed_swa
@@ -103,7 +103,7 @@ def vetted(pages: Any, wanted: int, state: npt.NDArray[Any], pool: str) -> Pages
     InvariantViolation for anything but `wanted` free pages, each once. O(wanted log wanted).
     """
     try:
-        own = np.array(pages, dtype=np.int64)
+        own = np.require(np.array(pages, dtype=np.int64), np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvariantViolation([("conservation", f"the allocator's {pool} pages are no array")]) from error
     wrong = ""

@@ -1,8 +1,8 @@
 /* What is asked of arrays of pages and slots, and done to tables by them: each in one pass.
 
-   The same functions as in row_passes.py, which documents them; built where the core is compiled (hatch_build.py)
-   and found by Python before it. Each checks what it is given, looks at every index before it writes by the
-   first, and leaves the interpreter alone from there to its end. Pages are int64, never negative.
+   The same functions as in row_passes.py, which documents them; built where the core is compiled
+   (hatch_build.py) and found by Python before it. Each checks what it is given, and looks at every index before
+   it writes by the first. Pages are int64, never negative.
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -41,13 +41,15 @@ as_int64(PyObject *given, const char *what)
     return array;
 }
 
+/* A table of `type`, or one of any integers that is written where that is NPY_NOTYPE. */
 static PyArrayObject *
-as_table(PyObject *given, int written)
+as_table(PyObject *given, int type)
 {
     PyArrayObject *array = (PyArrayObject *)given;
     if (!PyArray_Check(given) || PyArray_NDIM(array) != 1 || !PyArray_ISCARRAY_RO(array) ||
-        !PyArray_ISSIGNED(array) || (written && !PyArray_ISWRITEABLE(array))) {
-        PyErr_SetString(PyExc_TypeError, "a table must be a contiguous array of integers");
+        (type == NPY_NOTYPE ? !PyArray_ISSIGNED(array) || !PyArray_ISWRITEABLE(array)
+                            : PyArray_TYPE(array) != type)) {
+        PyErr_SetString(PyExc_TypeError, "a table must be a contiguous array of the right integers");
         return NULL;
     }
     return array;
@@ -204,22 +206,12 @@ is_run(PyObject *module, PyObject *given)
 
 /* Tables. */
 
-#define ALL_EQUAL(type)                                                                                      \
-    do {                                                                                                     \
-        const type *table = (const type *)PyArray_DATA(array) + index.first;                                 \
-        int differs = 0;                                                                                     \
-        for (Py_ssize_t i = 0; i < index.n; i++) {                                                           \
-            differs |= table[index.rows ? index.rows[i] : i] != (type)value;                                 \
-        }                                                                                                    \
-        equal = !differs && (index.n == 0 || (type)value == value);                                          \
-    } while (0)
-
 FOR_EACH_PROCESSOR static PyObject *
 all_equal_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Index index;
     PyArrayObject *array;
-    if (check_count(count, 3) < 0 || (array = as_table(given[0], 0)) == NULL ||
+    if (check_count(count, 3) < 0 || (array = as_table(given[0], NPY_INT32)) == NULL ||
         find_index(given[1], PyArray_SIZE(array), &index) < 0) {
         return NULL;
     }
@@ -227,46 +219,27 @@ all_equal_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
     if (value == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    int equal;
-    switch (PyArray_ITEMSIZE(array)) {
-    case 8: ALL_EQUAL(int64_t); break;
-    case 4: ALL_EQUAL(int32_t); break;
-    case 1: ALL_EQUAL(int8_t); break;
-    default: PyErr_SetString(PyExc_TypeError, "a table of int64, int32 or int8 is needed"); return NULL;
+    const int32_t *table = (const int32_t *)PyArray_DATA(array) + index.first;
+    int64_t differs = 0;
+    for (Py_ssize_t i = 0; i < index.n; i++) {
+        differs |= table[index.rows ? index.rows[i] : i] ^ value;
     }
-    return PyBool_FromLong(equal);
+    return PyBool_FromLong(!differs);
 }
-
-#define ENTRIES(type)                                                                                        \
-    do {                                                                                                     \
-        const type *table = (const type *)PyArray_DATA(array) + index.first;                                 \
-        for (Py_ssize_t i = 0; i < index.n; i++) {                                                           \
-            out[i] = table[index.rows ? index.rows[i] : i];                                                  \
-        }                                                                                                    \
-    } while (0)
 
 FOR_EACH_PROCESSOR static PyObject *
 entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Index index;
     PyArrayObject *array, *found;
-    if (check_count(count, 2) < 0 || (array = as_table(given[0], 0)) == NULL ||
-        find_index(given[1], PyArray_SIZE(array), &index) < 0) {
+    if (check_count(count, 2) < 0 || (array = as_table(given[0], NPY_INT32)) == NULL ||
+        find_index(given[1], PyArray_SIZE(array), &index) < 0 || (found = new_int64(index.n)) == NULL) {
         return NULL;
     }
-    Py_ssize_t width = PyArray_ITEMSIZE(array);
-    if (width != 8 && width != 4) {
-        PyErr_SetString(PyExc_TypeError, "a table of int64 or int32 is needed");
-        return NULL;
-    }
-    if ((found = new_int64(index.n)) == NULL) {
-        return NULL;
-    }
+    const int32_t *table = (const int32_t *)PyArray_DATA(array) + index.first;
     int64_t *out = (int64_t *)PyArray_DATA(found);
-    if (width == 8) {
-        ENTRIES(int64_t);
-    } else {
-        ENTRIES(int32_t);
+    for (Py_ssize_t i = 0; i < index.n; i++) {
+        out[i] = table[index.rows ? index.rows[i] : i];
     }
     return (PyObject *)found;
 }
@@ -333,7 +306,7 @@ put_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Index index;
     PyArrayObject *array;
-    if (check_count(count, 3) < 0 || (array = as_table(given[0], 1)) == NULL ||
+    if (check_count(count, 3) < 0 || (array = as_table(given[0], NPY_NOTYPE)) == NULL ||
         find_index(given[1], PyArray_SIZE(array), &index) < 0) {
         return NULL;
     }

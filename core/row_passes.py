@@ -51,19 +51,22 @@ def is_run(pages: Pages) -> bool:
 
 
 def all_equal_at(table: _Table, at: _Index, value: int) -> bool:
-    """Whether the entries at an index are all `value`; true for none. IndexError; O(n)."""
+    """Whether the entries of an int32 table at an index are all `value`; true for none. IndexError; O(n)."""
     found = table[at]
     return not len(found) or bool((found == value).all())
 
 
 def entries_at(table: _Table, at: _Index) -> Pages:
-    """The entries of an int32 or int64 table at an index: int64[n] of its own. IndexError; O(n)."""
+    """The entries of an int32 table at an index: int64[n] of its own. IndexError; O(n)."""
     found: Pages = table[at].astype(np.int64)
     return found
 
 
 def put_at(table: _Table, at: _Index, value: int | Pages) -> None:
-    """Set the entries at an index to one value, or to one each. IndexError, and nothing is set then; O(n)."""
+    """Set the entries at an index to one value or, of int64 and int32, to one each. IndexError; O(n).
+
+    Where something is raised nothing was set.
+    """
     table[at] = value
 
 

@@ -53,7 +53,19 @@ class Thing:
     """Nothing that anybody knows."""
 
 
-DTYPES = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">i4", ">i8")
+DTYPES = (
+    np.int8,
+    np.uint8,
+    np.int16,
+    np.uint16,
+    np.int32,
+    np.uint32,
+    np.int64,
+    np.longlong,
+    np.uint64,
+    ">i4",
+    ">i8",
+)
 
 TENSORS = {torch.uint8: np.uint8, torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64}
 
@@ -75,6 +87,7 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "reversed": lambda values: values[::-1].copy()[::-1],
     "read-only": _read_only,
     "memoryview": lambda values: memoryview(values),
+    "not aligned": lambda values: np.frombuffer(b"x" + values.tobytes(), np.uint8)[1:].view(values.dtype),
     "column": lambda values: np.stack([values, values], axis=1)[:, 0],
 }
 

@@ -1,6 +1,8 @@
 """An engine that owns its memory: what the cache asks of it, and when it hears of frees and mappings."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +79,37 @@ def with_engine(engine: Engine) -> tuple[HybridCache, Witness]:
     sink = MemorySink()
     cache = HybridCache(CONFIG, sink=sink, pool=engine)
     return cache, Witness(cache, sink)
+
+
+HANDED_OUT: dict[str, Callable[[Pages], Any]] = {
+    "of another name": lambda pages: pages.astype(np.longlong),
+    "in another byte order": lambda pages: pages.astype(">i8"),
+    "strided": lambda pages: np.repeat(pages, 2)[::2],
+    "reversed": lambda pages: pages[::-1],
+    "not aligned": lambda pages: np.frombuffer(b"x" + pages.tobytes(), np.uint8)[1:].view(np.int64),
+    "narrow": lambda pages: pages.astype(np.int16),
+    "a list": lambda pages: pages.tolist(),
+}
+
+
+@pytest.mark.parametrize("how", HANDED_OUT)
+def test_pages_of_an_engine_may_be_integers_of_any_kind(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+    allocate = engine.allocate
+
+    def odd(full: int, swa: int) -> Any:
+        found = allocate(full, swa)
+        return None if found is None else tuple(HANDED_OUT[how](pages) for pages in found)
+
+    monkeypatch.setattr(engine, "allocate", odd)
+    cache, witness = with_engine(engine)
+    slots = cache.alloc(8)
+    cache.insert(range(8), slots)
+    cache.free(cache.alloc(4))
+    witness.look()
+    cache.evict(full_tokens=8, swa_tokens=8)
+    assert engine.agrees(cache)
+    assert len(engine.full) == 16
 
 
 def test_an_engine_is_an_allocator_by_its_methods_alone(engine: Engine) -> None:

@@ -1,10 +1,7 @@
 """Single passes over arrays: the source says what each answers, and the module in C answers the same."""
 
-import importlib.util
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,25 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kvledger.core
 from kvledger.core import COMPILED, row_passes
+from tests.support.source_of import source_of
 
 TABLE_ENTRIES = 700
 ENDS = (-(2**63), 2**63 - 1)
 
 
-def source() -> ModuleType:
-    """The module as its source says, whichever one the package runs."""
-    path = Path(next(iter(kvledger.core.__path__))) / "row_passes.py"
-    spec = importlib.util.spec_from_file_location("row_passes_source", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+SOURCE = source_of(row_passes)
 
-
-SOURCE = source()
+only_in_c = pytest.mark.skipif(not COMPILED, reason="the module in C is built with the compiled core")
 
 
 def pages(values: Any) -> Any:
@@ -89,8 +77,8 @@ def test_tables_are_read_and_written_by_an_index_as_entry_by_entry(
         table[row] = 2
     for module in (row_passes, SOURCE):
         own = table.copy()
-        assert bool(module.all_equal_at(own, at, value)) is all(own[row] == value for row in rows)
-        if dtype is not np.int8:
+        if dtype is np.int32:
+            assert bool(module.all_equal_at(own, at, value)) is all(own[row] == value for row in rows)
             found = module.entries_at(own, at)
             assert found.tolist() == [own[row] for row in rows]
             assert found.dtype == np.int64
@@ -152,14 +140,16 @@ def test_slots_are_those_of_whole_pages_in_the_pool_or_of_none(
             assert module.slots_of(found, size).tolist() == told
 
 
+TABLE = np.zeros(3, dtype=np.int32)
+
 IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "pages that are strided": (lambda c: c.is_run(pages(range(8))[::2]), TypeError),
     "pages of another type": (lambda c: c.all_set(np.zeros(3, dtype=np.int32)), TypeError),
     "pages in two dimensions": (lambda c: c.all_set(np.zeros((2, 2), dtype=np.int64)), TypeError),
     "pages in another byte order": (lambda c: c.any_set(np.zeros(2, dtype=">i8")), TypeError),
     "no array": (lambda c: c.is_ascending([1, 2]), TypeError),
-    "an index past the end": (lambda c: c.entries_at(pages(range(3)), pages([0, 3])), IndexError),
-    "an index before the beginning": (lambda c: c.entries_at(pages(range(3)), pages([-1])), IndexError),
+    "an index past the end": (lambda c: c.entries_at(TABLE, pages([0, 3])), IndexError),
+    "an index before the beginning": (lambda c: c.entries_at(TABLE, pages([-1])), IndexError),
     "a run past the end": (lambda c: c.put_at(pages(range(3)), slice(1, 4), 0), IndexError),
     "a run with a step": (lambda c: c.put_at(pages(range(3)), slice(0, 3, 2), 0), IndexError),
     "a run from the end": (lambda c: c.put_at(pages(range(3)), slice(-2, 3), 0), IndexError),
@@ -175,9 +165,11 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
         OverflowError,
     ),
     "a table of unsigned": (lambda c: c.put_at(np.zeros(3, dtype=np.uint64), pages([1]), 1), TypeError),
-    "a table of int16": (lambda c: c.all_equal_at(np.zeros(3, dtype=np.int16), pages([1]), 1), TypeError),
-    "entries of a table of int8": (
-        lambda c: c.entries_at(np.zeros(3, dtype=np.int8), pages([1])),
+    "a table of int16": (lambda c: c.put_at(np.zeros(3, dtype=np.int16), pages([1]), 1), TypeError),
+    "owners of int64": (lambda c: c.all_equal_at(pages(range(3)), pages([1]), 1), TypeError),
+    "entries of a table of int64": (lambda c: c.entries_at(pages(range(3)), pages([1])), TypeError),
+    "pages that are not aligned": (
+        lambda c: c.is_run(np.frombuffer(bytes(17), np.uint8)[1:].view(np.int64)),
         TypeError,
     ),
     "a part past the end": (lambda c: c.copied_part(pages(range(3)), 1, 4), IndexError),
@@ -192,7 +184,7 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
 }
 
 
-@pytest.mark.skipif(not COMPILED, reason="the module in C is built with the compiled core")
+@only_in_c
 @pytest.mark.parametrize("what", IN_C)
 def test_what_the_module_in_c_is_not_made_for_is_refused(what: str) -> None:
     call, error = IN_C[what]
@@ -200,7 +192,7 @@ def test_what_the_module_in_c_is_not_made_for_is_refused(what: str) -> None:
         call(row_passes)
 
 
-@pytest.mark.skipif(not COMPILED, reason="the module in C is built with the compiled core")
+@only_in_c
 def test_nothing_is_written_where_a_later_index_lies_outside() -> None:
     table = pages(range(5))
     table.setflags(write=False)
@@ -212,7 +204,7 @@ def test_nothing_is_written_where_a_later_index_lies_outside() -> None:
     assert table.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.skipif(not COMPILED, reason="the module in C is built with the compiled core")
+@only_in_c
 def test_the_module_in_c_has_each_function_of_the_source() -> None:
     told = {
         name
