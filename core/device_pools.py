@@ -1,9 +1,9 @@
 """The default memory: free sets on the host, KV tensors and a mapping mirror on the device.
 
 Tensors have `pages + 1` pages of slots: page 0 is padding. The mirror is `mapping_dtype[pages + 1]`,
-the SWA page beside each Full page, written once per transaction, at commit. KV is written by the
-engine through `write`, never while a transaction is open, so a rollback finds it untouched. With `poison`
-every slot that belongs to nobody holds NaN, so a read of one shows in whatever is computed from it.
+the SWA page beside each Full page, written at the end of a transaction. KV is written by the engine through
+`write`, never while a transaction is open, so a rollback finds it untouched. With `poison` every slot that
+belongs to nobody holds NaN, so a read of one shows in whatever is computed from it.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ class DevicePools:
         self._free_swa.give(swa)
 
     def commit(self, changes: PoolChanges) -> None:
-        """Frees, and one batched update of the mapping mirror."""
+        """Frees, and an update of the mirror: on a device one batch, on the host part after part."""
         for full in changes.freed_full_parts:
             self._free_full.give(full)
         for swa in changes.freed_swa_parts:

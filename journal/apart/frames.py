@@ -23,6 +23,7 @@ from kvledger.journal.apart.plans import (
     ARRAY,
     BOOL,
     CHOICE,
+    HEADER,
     INT,
     NUMBERS,
     ORIGIN,
@@ -35,9 +36,6 @@ from kvledger.journal.apart.plans import (
 )
 from kvledger.journal.fields import FieldForm, forms_of
 from kvledger.journal.rows import Submission
-
-HEADER = struct.Struct("<QB")
-"""Bytes that follow, and their form."""
 
 BATCH: Final = 1
 ORDERS: Final = 2

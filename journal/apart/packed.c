@@ -5,8 +5,8 @@
    object for each value; a test holds both to the same bytes. What is long is kept by reference until it is
    copied into the ring.
 
-   `add_now` and `write` run no code of Python's, so no signal and no other thread comes in between: that is why
-   they need no lock. The other methods belong to who holds the recorder's.
+   `add_now` and `write` run no code of Python's, so no signal and no other thread comes in between: that is
+   why they need no lock. The other methods belong to who holds the recorder's.
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -19,30 +19,23 @@
 #include <structmember.h>
 #include <time.h>
 
-/* Loops over long arrays take half the time where the compiler may use what newer processors have. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FOR_EACH_PROCESSOR
-#endif
-
-/* As in packed.py and flat.py. */
+/* As in packed.py. */
 enum { FEW_TOKEN_BYTES = 1024, FEW_ARRAY_BYTES = 8192, MANY_ENTRIES = 32, ENTRIES_A_RUN = 4 };
+
+/* As in plans.py: the ways of a field, and the size of a frame's header. */
 enum { INT, BOOL, TEXT, TOKENS, ARRAY, CHOICE, ORIGIN, NUMBERS, OTHER, OPTIONAL = 64 };
+enum { HEADER = 9 };
 
-/* Entries that are compared without a branch: whether a run ends among them is asked once. */
-#define BLOCK 256
+/* As in ring.py: its counters. */
+enum { PUBLISHED, READ, COUNTERS };
 
-/* A frame's header, and that of the list of its transactions. */
-enum { FRAME_HEADER = 9, HEAD = FRAME_HEADER + 5 };
+/* What stands before the transactions: the frame's header, and that of their list. */
+enum { HEAD = HEADER + 5 };
 
 /* What a batch has room for at first, and at most keeps when it was handed over. */
 enum { FIRST_BYTES = 1 << 16, KEPT_BYTES = 1 << 20 };
 
 #define MARSHAL_VERSION 2
-
-/* What a function answers that met a type which does not belong there; -1 is an exception. */
-#define ODD 1
 
 /* Bytes that belong to another object, and stand before those at `at`. */
 typedef struct {
@@ -74,7 +67,11 @@ typedef struct {
 
 static PyObject *dumps, *op_, *request_id_, *events_, *undone_, *rolled_back_, *reason_, *epoch_;
 
-/* Bytes. */
+/* Bytes.
+
+   What puts something answers 0 or -1. Where no exception is set with that, what it was given is odd: of a
+   type that does not belong there, or too large.
+*/
 
 static char *
 room(Batch *batch, Py_ssize_t bytes)
@@ -118,7 +115,7 @@ static int
 put_sized(Batch *batch, char mark, Py_ssize_t size, const void *data)
 {
     if (size > INT32_MAX) {
-        return ODD;
+        return -1;
     }
     char *to = room(batch, 5 + (data == NULL ? 0 : size));
     if (to == NULL) {
@@ -135,9 +132,8 @@ put_sized(Batch *batch, char mark, Py_ssize_t size, const void *data)
 static int
 put_held(Batch *batch, PyObject *owner, const char *data, Py_ssize_t size)
 {
-    int failed = put_sized(batch, 's', size, NULL);
-    if (failed) {
-        return failed;
+    if (put_sized(batch, 's', size, NULL) < 0) {
+        return -1;
     }
     if (batch->next.held == batch->held_capacity) {
         Py_ssize_t capacity = 2 * batch->held_capacity + 8;
@@ -186,7 +182,7 @@ put_made(Batch *batch, char mark, PyObject *made)
     if (made == NULL) {
         return -1;
     }
-    int failed = ODD;
+    int failed = -1;
     if (PyBytes_CheckExact(made) && mark) {
         failed = put_sized(batch, mark, PyBytes_GET_SIZE(made), PyBytes_AS_STRING(made));
     } else if (PyBytes_CheckExact(made)) {
@@ -201,7 +197,7 @@ static int
 put_int(Batch *batch, PyObject *value)
 {
     if (!PyLong_CheckExact(value)) {
-        return ODD;
+        return -1;
     }
     int overflow;
     int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
@@ -222,25 +218,57 @@ put_text(Batch *batch, PyObject *value)
 static int
 put_text_or_none(Batch *batch, PyObject *value)
 {
-    return value == Py_None ? put_mark(batch, 'N') : PyUnicode_CheckExact(value) ? put_text(batch, value) : ODD;
+    if (value == Py_None) {
+        return put_mark(batch, 'N');
+    }
+    return PyUnicode_CheckExact(value) ? put_text(batch, value) : -1;
 }
 
 static int
-put_numbers(Batch *batch, PyObject *values, int within)
+put_bytes(Batch *batch, PyObject *value, const char *data, Py_ssize_t size, Py_ssize_t few)
 {
-    int failed = put_sized(batch, '(', PyTuple_GET_SIZE(values), NULL);
-    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(values); i++) {
-        PyObject *value = PyTuple_GET_ITEM(values, i);
-        failed = PyTuple_CheckExact(value) && !within ? put_numbers(batch, value, 1) : put_int(batch, value);
-    }
-    return failed;
+    return size > few ? put_held(batch, value, data, size) : put_sized(batch, 's', size, data);
 }
 
 static int
 put_pickled(Batch *batch, PyObject *value, int at_once)
 {
-    return at_once ? ODD : put_made(batch, 's', PyObject_CallOneArg(dumps, value));
+    return at_once ? -1 : put_made(batch, 's', PyObject_CallOneArg(dumps, value));
 }
+
+static int
+put_all_numbers(Batch *batch, PyObject *values, int within)
+{
+    int failed = put_sized(batch, '(', PyTuple_GET_SIZE(values), NULL);
+    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(values); i++) {
+        PyObject *value = PyTuple_GET_ITEM(values, i);
+        int is_range = PyTuple_CheckExact(value) && !within;
+        failed = is_range ? put_all_numbers(batch, value, 1) : put_int(batch, value);
+    }
+    return failed;
+}
+
+/* Put a tuple, pickled where it holds anything but numbers. */
+static int
+put_numbers(Batch *batch, PyObject *values, int at_once)
+{
+    Py_ssize_t begin = batch->next.size;
+    if (put_all_numbers(batch, values, 0) == 0) {
+        return 0;
+    }
+    batch->next.size = begin;
+    return PyErr_Occurred() ? -1 : put_pickled(batch, values, at_once);
+}
+
+/* Loops over long arrays take half the time where the compiler may use what newer processors have. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+
+/* Entries that are compared without a branch: whether a run ends among them is asked once. */
+#define BLOCK 256
 
 FOR_EACH_PROCESSOR static int
 breaks(const uint64_t *entries, Py_ssize_t begin, Py_ssize_t end)
@@ -252,7 +280,7 @@ breaks(const uint64_t *entries, Py_ssize_t begin, Py_ssize_t end)
     return differs != 0;
 }
 
-/* Put a long array as its runs, each its first entry and its length. ODD where they are too many. */
+/* Put a long array as its runs, each its first entry and its length. Too many are odd, and leave nothing. */
 static int
 put_runs(Batch *batch, const uint64_t *entries, Py_ssize_t n)
 {
@@ -268,7 +296,7 @@ put_runs(Batch *batch, const uint64_t *entries, Py_ssize_t n)
                     char *to = ++runs * ENTRIES_A_RUN > n ? NULL : room(batch, 16);
                     if (to == NULL) {
                         batch->next.size = begin;
-                        return PyErr_Occurred() ? -1 : ODD;
+                        return -1;
                     }
                     put_le(to, entries[first], 8);
                     put_le(to + 8, (uint64_t)(i - first), 8);
@@ -293,7 +321,7 @@ put_array(Batch *batch, PyObject *value, PyObject *dtype)
 {
     PyArrayObject *array = (PyArrayObject *)value;
     if (!PyArray_CheckExact(value) || (PyObject *)PyArray_DESCR(array) != dtype || PyArray_NDIM(array) != 1) {
-        return ODD;
+        return -1;
     }
     if (!PyArray_ISCARRAY_RO(array)) {
         PyObject *copy = PyArray_NewCopy(array, NPY_CORDER);
@@ -303,13 +331,10 @@ put_array(Batch *batch, PyObject *value, PyObject *dtype)
     }
     Py_ssize_t n = PyArray_DIM(array, 0);
     const char *data = PyArray_BYTES(array);
-    if (n >= MANY_ENTRIES) {
-        int failed = put_runs(batch, (const uint64_t *)data, n);
-        if (failed != ODD) {
-            return failed;
-        }
+    if (n >= MANY_ENTRIES && put_runs(batch, (const uint64_t *)data, n) == 0) {
+        return 0;
     }
-    return 8 * n > FEW_ARRAY_BYTES ? put_held(batch, value, data, 8 * n) : put_sized(batch, 's', 8 * n, data);
+    return PyErr_Occurred() ? -1 : put_bytes(batch, value, data, 8 * n, FEW_ARRAY_BYTES);
 }
 
 static int
@@ -318,8 +343,7 @@ put_origin(Batch *batch, PyObject *value)
     PyObject *request_id = PyObject_GetAttr(value, request_id_), *epoch = PyObject_GetAttr(value, epoch_);
     int failed = -1;
     if (request_id != NULL && epoch != NULL) {
-        failed = put_text_or_none(batch, request_id);
-        failed = failed ? failed : put_int(batch, epoch);
+        failed = put_text_or_none(batch, request_id) || put_int(batch, epoch) ? -1 : 0;
     }
     Py_XDECREF(request_id);
     Py_XDECREF(epoch);
@@ -330,39 +354,27 @@ static int
 put_field(Batch *batch, PyObject *value, int way, PyObject *type, int at_once)
 {
     if (value == Py_None && way & OPTIONAL) {
-        int failed = put_mark(batch, 'N');
-        return failed || way != (ORIGIN | OPTIONAL) ? failed : put_mark(batch, 'N');
+        return put_mark(batch, 'N') || (way == (ORIGIN | OPTIONAL) && put_mark(batch, 'N')) ? -1 : 0;
     }
     switch (way &= ~OPTIONAL) {
     case INT: return put_int(batch, value);
-    case BOOL: return PyBool_Check(value) ? put_mark(batch, value == Py_True ? 'T' : 'F') : ODD;
-    case TEXT: return PyUnicode_CheckExact(value) ? put_text(batch, value) : ODD;
+    case BOOL: return PyBool_Check(value) ? put_mark(batch, value == Py_True ? 'T' : 'F') : -1;
+    case TEXT: return PyUnicode_CheckExact(value) ? put_text(batch, value) : -1;
     case ARRAY: return put_array(batch, value, type);
+    case NUMBERS: return PyTuple_CheckExact(value) ? put_numbers(batch, value, at_once) : -1;
     case TOKENS:
         if (!PyBytes_CheckExact(value)) {
-            return ODD;
+            return -1;
         }
-        return PyBytes_GET_SIZE(value) > FEW_TOKEN_BYTES
-                   ? put_held(batch, value, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
-                   : put_sized(batch, 's', PyBytes_GET_SIZE(value), PyBytes_AS_STRING(value));
-    case NUMBERS:
-        if (PyTuple_CheckExact(value)) {
-            Place place = batch->next;
-            int failed = put_numbers(batch, value, 0);
-            if (failed != ODD) {
-                return failed;
-            }
-            batch->next = place;
-            return put_pickled(batch, value, at_once);
-        }
-        return ODD;
+        return put_bytes(batch, value, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), FEW_TOKEN_BYTES);
     default:
         if ((PyObject *)Py_TYPE(value) != type) {
-            return ODD;
+            return -1;
         }
-        return way == CHOICE   ? put_text(batch, value)
-               : way == ORIGIN ? put_origin(batch, value)
-                                      : put_pickled(batch, value, at_once);
+        if (way == CHOICE) {
+            return put_text(batch, value);
+        }
+        return way == ORIGIN ? put_origin(batch, value) : put_pickled(batch, value, at_once);
     }
 }
 
@@ -371,19 +383,19 @@ put_event(Batch *batch, PyObject *event, int at_once, Py_ssize_t *values)
 {
     PyObject *packing = PyDict_GetItemWithError(batch->packings, (PyObject *)Py_TYPE(event));
     if (packing == NULL) {
-        return PyErr_Occurred() ? -1 : ODD;
+        return -1;
     }
     PyObject *tell = PyTuple_GET_ITEM(packing, 1), *ways = PyTuple_GET_ITEM(packing, 2);
     PyObject *types = PyTuple_GET_ITEM(packing, 3);
     Py_ssize_t n = PyTuple_GET_SIZE(types);
     if (at_once && PyFunction_Check(tell)) {
-        return ODD;
+        return -1;
     }
     PyObject *told = PyObject_CallOneArg(tell, event);
     if (told == NULL) {
         return -1;
     }
-    int failed = ODD;
+    int failed = -1;
     if (PyTuple_CheckExact(told) && PyTuple_GET_SIZE(told) == n) {
         failed = put_int(batch, PyTuple_GET_ITEM(packing, 0));
         *values += 1 + n;
@@ -401,7 +413,13 @@ put_event(Batch *batch, PyObject *event, int at_once, Py_ssize_t *values)
 static int
 put_own_text(Batch *batch, PyObject *value, int at_once)
 {
-    return !PyUnicode_Check(value) || (at_once && !PyUnicode_CheckExact(value)) ? ODD : put_text(batch, value);
+    return !PyUnicode_Check(value) || (at_once && !PyUnicode_CheckExact(value)) ? -1 : put_text(batch, value);
+}
+
+static int
+put_own_text_or_none(Batch *batch, PyObject *value, int at_once)
+{
+    return value == Py_None ? put_mark(batch, 'N') : put_own_text(batch, value, at_once);
 }
 
 /* Transactions. */
@@ -427,33 +445,25 @@ static int
 put_record(Batch *batch, PyObject **parts, int64_t time_us, int64_t duration_us, int at_once)
 {
     Py_ssize_t begin = batch->next.size, values = 8;
-    PyObject *events = parts[5];
-    int failed = put_sized(batch, '[', 0, NULL);
-    PyObject *undone = parts[3];
-    if (!failed && (!PyByteArray_CheckExact(undone) || !PyBool_Check(parts[4]) || !PyList_CheckExact(events))) {
-        failed = ODD;
+    PyObject *undone = parts[3], *rolled_back = parts[4], *events = parts[5];
+    if (!PyByteArray_CheckExact(undone) || !PyBool_Check(rolled_back) || !PyList_CheckExact(events)) {
+        return -1;
     }
-    failed = failed ? failed : put_own_text(batch, parts[0], at_once);
-    if (!failed && parts[1] == Py_None) {
-        failed = put_mark(batch, 'N');
-    } else {
-        failed = failed ? failed : put_own_text(batch, parts[1], at_once);
+    if (put_sized(batch, '[', 0, NULL) || put_own_text(batch, parts[0], at_once) ||
+        put_own_text_or_none(batch, parts[1], at_once) || put_own_text(batch, parts[2], at_once) ||
+        put_sized(batch, 's', PyByteArray_GET_SIZE(undone), PyByteArray_AS_STRING(undone)) ||
+        put_mark(batch, rolled_back == Py_True ? 'T' : 'F') || put_int64(batch, time_us) ||
+        (duration_us < 0 ? put_mark(batch, 'N') : put_int64(batch, duration_us)) ||
+        put_int64(batch, PyList_GET_SIZE(events))) {
+        return -1;
     }
-    failed = failed ? failed : put_own_text(batch, parts[2], at_once);
-    if (!failed) {
-        failed = put_sized(batch, 's', PyByteArray_GET_SIZE(undone), PyByteArray_AS_STRING(undone));
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(events); i++) {
+        if (put_event(batch, PyList_GET_ITEM(events, i), at_once, &values) < 0) {
+            return -1;
+        }
     }
-    failed = failed ? failed : put_mark(batch, parts[4] == Py_True ? 'T' : 'F');
-    failed = failed ? failed : put_int64(batch, time_us);
-    failed = failed ? failed : duration_us < 0 ? put_mark(batch, 'N') : put_int64(batch, duration_us);
-    failed = failed ? failed : put_int64(batch, PyList_GET_SIZE(events));
-    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(events); i++) {
-        failed = put_event(batch, PyList_GET_ITEM(events, i), at_once, &values);
-    }
-    if (!failed) {
-        put_le(batch->data + begin + 1, (uint64_t)values, 4);
-    }
-    return failed;
+    put_le(batch->data + begin + 1, (uint64_t)values, 4);
+    return 0;
 }
 
 static void
@@ -485,8 +495,8 @@ add_record(Batch *batch, PyObject *record, int64_t time_us, int64_t duration_us,
     for (int i = 0; !failed && i < 6; i++) {
         failed = (parts[i] = PyObject_GetAttr(record, names[i])) == NULL ? -1 : 0;
     }
-    failed = failed ? failed : put_record(batch, parts, time_us, duration_us, at_once);
-    if (failed) {
+    if (failed || put_record(batch, parts, time_us, duration_us, at_once) < 0) {
+        failed = -1;
         cut(batch);
     } else {
         accept(batch, PyList_GET_SIZE(parts[5]));
@@ -494,7 +504,7 @@ add_record(Batch *batch, PyObject *record, int64_t time_us, int64_t duration_us,
     for (int i = 0; i < 6; i++) {
         Py_XDECREF(parts[i]);
     }
-    if (failed < 0) {
+    if (failed && PyErr_Occurred()) {
         /* What is wrong with a value is said where it is pickled. */
         if (!PyErr_ExceptionMatches(PyExc_Exception)) {
             return NULL;
@@ -563,10 +573,9 @@ Batch_add_pickled(Batch *batch, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     batch->next = batch->now;
-    int failed = put_sized(batch, 's', PyBytes_GET_SIZE(given[0]), PyBytes_AS_STRING(given[0]));
-    if (failed) {
+    if (put_sized(batch, 's', PyBytes_GET_SIZE(given[0]), PyBytes_AS_STRING(given[0])) < 0) {
         cut(batch);
-        return failed < 0 ? NULL : PyErr_Format(PyExc_OverflowError, "a transaction is too large");
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_OverflowError, "a transaction is too large");
     }
     accept(batch, events);
     Py_RETURN_NONE;
@@ -606,10 +615,10 @@ static Py_ssize_t
 headed(Batch *batch)
 {
     Py_ssize_t size = batch->now.size + batch->now.held_bytes;
-    put_le(batch->data, (uint64_t)(size - FRAME_HEADER), 8);
+    put_le(batch->data, (uint64_t)(size - HEADER), 8);
     batch->data[8] = (char)batch->form;
-    batch->data[FRAME_HEADER] = '[';
-    put_le(batch->data + FRAME_HEADER + 1, (uint64_t)batch->now.count, 4);
+    batch->data[HEADER] = '[';
+    put_le(batch->data + HEADER + 1, (uint64_t)batch->now.count, 4);
     return size;
 }
 
@@ -649,15 +658,15 @@ Batch_write(Batch *batch, PyObject *nothing)
     if (!is_well(batch) || !batch->now.count) {
         Py_RETURN_FALSE;
     }
-    int64_t *published = batch->counters.buf, *read = published + 1;
-    int64_t written = *published;
+    int64_t *counters = batch->counters.buf, written = counters[PUBLISHED];
+    int64_t read = __atomic_load_n(counters + READ, __ATOMIC_SEQ_CST);
     Py_ssize_t ring = batch->memory.len, at = written % ring, size = headed(batch);
-    if (size > ring - at || size > ring - (written - __atomic_load_n(read, __ATOMIC_SEQ_CST))) {
+    if (size > ring - at || size > ring - (written - read)) {
         Py_RETURN_FALSE;
     }
     gather(batch, (char *)batch->memory.buf + at);
     /* Whoever sees this sees what was copied before; and who writes looks next whether the reader sleeps. */
-    __atomic_store_n(published, written + size, __ATOMIC_SEQ_CST);
+    __atomic_store_n(counters + PUBLISHED, written + size, __ATOMIC_SEQ_CST);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     clear(batch);
     Py_RETURN_TRUE;
@@ -695,7 +704,7 @@ Batch_open(Batch *batch, PyObject *const *given, Py_ssize_t count)
             return NULL;
         }
     }
-    if (batch->phase.len < 8 || batch->memory.len < 1 || batch->counters.len < 16) {
+    if (batch->phase.len < 8 || batch->memory.len < 1 || batch->counters.len < 8 * COUNTERS) {
         PyErr_SetString(PyExc_ValueError, "a word of 8 bytes, some memory and two counters are needed");
         return NULL;
     }
@@ -805,14 +814,6 @@ static PyTypeObject Batch_type = {
 
 /* The other end. */
 
-FOR_EACH_PROCESSOR static void
-fill(uint64_t *to, uint64_t first, Py_ssize_t n)
-{
-    for (Py_ssize_t i = 0; i < n; i++) {
-        to[i] = first + (uint64_t)i;
-    }
-}
-
 static PyObject *
 expanded(PyObject *module, PyObject *given)
 {
@@ -839,8 +840,9 @@ expanded(PyObject *module, PyObject *given)
     for (Py_ssize_t i = 0; i < runs; i++) {
         uint64_t pair[2];
         memcpy(pair, data + 16 * i, 16);
-        fill(to, pair[0], (Py_ssize_t)pair[1]);
-        to += pair[1];
+        for (uint64_t entry = 0; entry < pair[1]; entry++) {
+            *to++ = pair[0] + entry;
+        }
     }
     return made;
 }
@@ -867,14 +869,15 @@ PyInit_packed(void)
     Py_XDECREF(pickle);
     if (dumps == NULL || intern(&op_, "op") || intern(&request_id_, "request_id") ||
         intern(&events_, "events") || intern(&undone_, "undone") || intern(&rolled_back_, "rolled_back") ||
-        intern(&reason_, "reason") ||        intern(&epoch_, "epoch") || PyType_Ready(&Batch_type) < 0) {
+        intern(&reason_, "reason") || intern(&epoch_, "epoch") || PyType_Ready(&Batch_type) < 0) {
         return NULL;
     }
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddObjectRef(module, "Batch", (PyObject *)&Batch_type) < 0 ||
         PyModule_AddIntMacro(module, FEW_TOKEN_BYTES) < 0 ||
-        PyModule_AddIntMacro(module, FEW_ARRAY_BYTES) < 0 || PyModule_AddIntMacro(module, MANY_ENTRIES) < 0 ||
-        PyModule_AddIntMacro(module, ENTRIES_A_RUN) < 0 || PyModule_AddIntMacro(module, MARSHAL_VERSION) < 0) {
+        PyModule_AddIntMacro(module, FEW_ARRAY_BYTES) < 0 ||
+        PyModule_AddIntMacro(module, MANY_ENTRIES) < 0 || PyModule_AddIntMacro(module, ENTRIES_A_RUN) < 0 ||
+        PyModule_AddIntMacro(module, MARSHAL_VERSION) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -26,6 +26,7 @@ from kvledger.journal.apart.plans import (
     ARRAY,
     BOOL,
     CHOICE,
+    HEADER,
     INT,
     NUMBERS,
     OPTIONAL,
@@ -48,10 +49,6 @@ ENTRIES_A_RUN: Final = 4
 MARSHAL_VERSION: Final = 2
 """The last one that does not look for objects that come twice, which takes longer than writing them twice."""
 
-_HEADER = struct.Struct("<QBsI")
-"""That of the frame, and that of the list of its transactions."""
-_FRAME_HEADER_BYTES = 9
-
 _SIZE = struct.Struct("<I")
 
 
@@ -63,7 +60,6 @@ class _Waiting(NamedTuple):
     """One transaction. `accepted` counts events, its own and all before it."""
 
     pieces: list[Piece]
-    events: int
     accepted: int
 
 
@@ -99,7 +95,8 @@ class Batch:
     @property
     def events(self) -> int:
         """Events that wait."""
-        return sum(each.events for each in self._state.waiting)
+        state = self._state
+        return self._accepted(state) - state.accepted
 
     @property
     def added(self) -> int:
@@ -172,16 +169,16 @@ class Batch:
     def take(self) -> list[Piece]:
         """Everything that waits, as the pieces of a frame: it waits no more."""
         state = self._state
-        pieces = [piece for each in state.waiting for piece in each.pieces]
-        size = _HEADER.size - _FRAME_HEADER_BYTES + sum(map(len, pieces))
-        pieces.insert(0, _HEADER.pack(size, self._form, b"[", len(state.waiting)))
+        pieces: list[Piece] = [b"[" + _SIZE.pack(len(state.waiting))]
+        pieces += [piece for each in state.waiting for piece in each.pieces]
+        pieces.insert(0, HEADER.pack(sum(map(len, pieces)), self._form))
         added = state.added + len(state.waiting)
         self._state = _State([], state.frames + 1, added, self._accepted(state))
         return pieces
 
     def _accept(self, pieces: list[Piece], events: int) -> None:
         state = self._state
-        state.waiting.append(_Waiting(pieces, events, self._accepted(state) + events))
+        state.waiting.append(_Waiting(pieces, self._accepted(state) + events))
 
     @staticmethod
     def _accepted(state: _State) -> int:

@@ -3,10 +3,14 @@
 It is compiled with the core where that is (hatch_build.py), so it knows of the fields what it is told.
 """
 
+import struct
 from typing import Any, Final, final
 
 Piece = bytes | memoryview
 """Bytes; a memoryview is one of single bytes."""
+
+HEADER: Final = struct.Struct("<QB")
+"""What each frame begins with (frames.py): how many bytes follow, and their form."""
 
 INT: Final = 0
 BOOL: Final = 1

@@ -118,13 +118,6 @@ class WritingProcess:
         phase = self.words[PHASE : PHASE + 1]
         self.batch.open(phase, RECORDING, board.ring, board.counters, most)
 
-    def hand_over(self) -> None:
-        """`write` everything in `batch`. Interrupted before its first byte, it stays there."""
-        if self.batch.write():
-            self.look_after()
-        else:
-            self.write(self.batch.take())
-
     def look_after(self) -> None:
         """Once something was written: see that somebody reads it. `failure` says where nobody does."""
         if self.words[ASLEEP]:

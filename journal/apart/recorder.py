@@ -160,12 +160,8 @@ class ApartRecorder:
         """The rest of `append` for what is not to be added at once, as the first one is not."""
         time_us, duration_us = self._batch.times()
         self._refuse_if_carried()
-        if self._drain is None:
-            with self._lock:
-                self._accept(transaction, time_us, duration_us)
-        else:
-            with self._drain, self._lock:
-                self._accept(transaction, time_us, duration_us)
+        with self._undisturbed, self._lock:
+            self._accept(transaction, time_us, duration_us)
 
     def _accept(self, transaction: TransactionRecord, time_us: int, duration_us: int | None) -> None:
         """The rest of that, with the lock held."""
@@ -199,21 +195,7 @@ class ApartRecorder:
         a question to the system whether the process is still there.
         """
         self._refuse_if_carried()
-        if self._drain is None:
-            with self._lock:
-                self._flush()
-        else:
-            with self._drain, self._lock:
-                self._flush()
-
-    def _flush(self) -> None:
-        """The rest of `flush`, with the lock held."""
-        if self._batch.write():
-            # All of it is there: nothing that happens from here on cuts it short.
-            self._process.look_after()
-            if self._process.failure is not None:
-                raise self._raised()
-        else:
+        with self._undisturbed, self._lock:
             self._refuse_if_over()
             self._hand_over()
 
@@ -295,21 +277,23 @@ class ApartRecorder:
         )
 
     def _hand_over(self) -> None:
-        """Write one frame of what waits. The lock is held. What goes wrong ends the recording: of a frame
-        that was cut short nothing is stored. Only an interrupt before its first byte leaves all as it was."""
+        """Write one frame of what waits. The lock is held. What cuts it short ends the recording: nothing of
+        it is stored then. An interrupt before its first byte leaves all as it was."""
         batch = self._batch
-        if not batch.count:
-            return
-        frames = batch.frames
-        try:
-            self._process.hand_over()
-        except BaseException as error:
-            interrupted = not isinstance(error, Exception)
-            if interrupted and batch.frames == frames:
-                raise
-            self._process.fail(f"events could not be handed over: {error!r}")
-            if interrupted:
-                raise
-            raise self._raised() from error
+        if batch.write():
+            # All of it is there: nothing that happens from here on cuts it short.
+            self._process.look_after()
+        elif batch.count:
+            frames = batch.frames
+            try:
+                self._process.write(batch.take())
+            except BaseException as error:
+                interrupted = not isinstance(error, Exception)
+                if interrupted and batch.frames == frames:
+                    raise
+                self._process.fail(f"events could not be handed over: {error!r}")
+                if interrupted:
+                    raise
+                raise self._raised() from error
         if self._process.failure is not None:
             raise self._raised()

@@ -37,7 +37,11 @@ class _Fence:
 
 @final
 class RingWriter:
-    """The end that writes; there is one. `memory` are bytes, `counters` two of 8 bytes."""
+    """The end that writes. `memory` are bytes, `counters` two of 8 bytes.
+
+    One writes at a time, under the recorder's lock: this, or a batch that is compiled and copies itself
+    (packed.py).
+    """
 
     def __init__(self, memory: memoryview, counters: memoryview) -> None:
         self._memory: Final = memory
@@ -88,7 +92,7 @@ class RingWriter:
         self._publish(written)
 
     def _written(self) -> int:
-        # Others than this one publish too, one at a time: a batch that is compiled copies itself (packed.py).
+        # Never kept: a batch that is compiled publishes too.
         written: int = self._counters[PUBLISHED]
         return written
 

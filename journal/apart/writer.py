@@ -37,8 +37,9 @@ from kvledger.journal.apart.board import (
     UNKEPT,
     Board,
 )
-from kvledger.journal.apart.frames import END, FLUSH, HEADER, NUMBER, ORDERS, unpack
+from kvledger.journal.apart.frames import END, FLUSH, NUMBER, ORDERS, unpack
 from kvledger.journal.apart.orders import Orders
+from kvledger.journal.apart.plans import HEADER
 from kvledger.journal.apart.ring import RingReader
 from kvledger.journal.recorder import Recorder
 from kvledger.journal.rows import Submission

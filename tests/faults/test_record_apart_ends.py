@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kvledger.core import CacheConfig, HybridCache
+from kvledger.core import COMPILED, CacheConfig, HybridCache
 from kvledger.core.errors import JournalError
 from kvledger.core.events import EventsDropped
 from kvledger.core.sinks import TransactionRecord
@@ -34,8 +34,8 @@ from kvledger.journal.apart.board import (
     Board,
 )
 from kvledger.journal.apart.flat import add
-from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, NUMBER, frame, new_batch, unpack
-from kvledger.journal.apart.plans import Piece
+from kvledger.journal.apart.frames import BATCH, FLUSH, NUMBER, frame, new_batch, unpack
+from kvledger.journal.apart.plans import HEADER, Piece
 from kvledger.journal.apart.process import WritingProcess
 from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingWriter
 from kvledger.journal.audit import audit
@@ -309,7 +309,7 @@ def test_degraded_it_names_what_it_dropped_and_goes_on_and_closing_in_an_outage_
 
 SCRIPT = """
 import os, signal, sys, threading, time, warnings
-from kvledger.core import CacheConfig, HybridCache
+from kvledger.core import COMPILED, CacheConfig, HybridCache
 from kvledger.journal import Journal
 from kvledger.journal.apart.board import RING_BYTES
 from kvledger.journal.apart.ring import PUBLISHED, READ
@@ -489,14 +489,15 @@ def test_after_an_interrupted_close_nothing_is_taken_any_more(tmp_path: Path) ->
         assert sound_end(journal) == made.durable_seq == made.last_seq == 3
 
 
+@pytest.mark.parametrize("call", ["write", "take"])
 def test_an_interrupt_before_the_first_byte_of_a_frame_leaves_it_for_the_next_flush(
-    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch
+    without_a_process: Journal, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     made = without_a_process.record_apart()
     cache = HybridCache(CONFIG, sink=made)
     use(cache)
     with monkeypatch.context() as patch:
-        patch.setattr(made._process, "hand_over", interrupt)
+        patch.setattr(made, "_batch", InterruptedBefore(made._batch, call))
         with pytest.raises(Interrupt):
             made.flush()
     assert (kept_of(made).stored(), made.last_seq) == ([], 3)
@@ -504,6 +505,25 @@ def test_an_interrupt_before_the_first_byte_of_a_frame_leaves_it_for_the_next_fl
     made.close()
     assert made.last_seq == 5
     assert kept_digest(made) == cache.digest()
+
+
+@pytest.mark.compiled
+def test_an_interrupt_after_the_last_byte_of_a_frame_that_copied_itself_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    with Journal.open(tmp_path / "run.db") as journal, journal.record_apart() as made:
+        cache = HybridCache(CONFIG, sink=made)
+        use(cache)
+        with monkeypatch.context() as patch:
+            patch.setattr(made._process, "look_after", interrupt)
+            with pytest.raises(Interrupt):
+                made.flush()
+        assert (made._batch.count, made._batch.frames) == (0, 1)
+        use(cache)
+        made.close()
+        assert stored_digest(journal) == cache.digest()
 
 
 def test_an_append_that_is_interrupted_twice_ends_the_recording(
@@ -652,6 +672,19 @@ class Disturbed:
         if added:
             self._happens()
         return added
+
+
+class InterruptedBefore:
+    """Stands for a batch: an interrupt comes before a call of it."""
+
+    def __init__(self, batch: Any, call: str) -> None:
+        self._batch = batch
+        self._call = call
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._call:
+            interrupt()
+        return getattr(self._batch, name)
 
 
 def interrupt() -> None:

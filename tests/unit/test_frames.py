@@ -32,9 +32,9 @@ from kvledger.core.events import (
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.apart.flat import add
-from kvledger.journal.apart.frames import BATCH, FLUSH, HEADER, frame, new_batch, unpack
+from kvledger.journal.apart.frames import BATCH, FLUSH, frame, new_batch, unpack
 from kvledger.journal.apart.packed import FEW_ARRAY_BYTES, FEW_TOKEN_BYTES
-from kvledger.journal.apart.plans import Piece
+from kvledger.journal.apart.plans import HEADER, Piece
 from kvledger.journal.codec import encode_all
 from kvledger.journal.rows import Submission
 from tests.support.stored_events import (

@@ -28,7 +28,8 @@ from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.apart import frames, packed
 from kvledger.journal.apart.flat import add
-from kvledger.journal.apart.frames import BATCH, HEADER, unpack
+from kvledger.journal.apart.frames import BATCH, unpack
+from kvledger.journal.apart.plans import HEADER
 from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingReader
 from tests.support.stored_events import events_of, opened, pages, record, seeded, transactions
 
@@ -203,6 +204,13 @@ def test_both_have_the_same_limits() -> None:
         assert getattr(packed, name) == getattr(TWIN, name)
 
 
+def test_both_batches_have_the_same_public_names() -> None:
+    def names(batch: type) -> set[str]:
+        return {name for name in dir(batch) if not name.startswith("_")}
+
+    assert names(packed.Batch) == names(TWIN.Batch)
+
+
 WELL = 7
 
 NO_EVENT: Any = "no event"
@@ -284,24 +292,30 @@ def test_what_is_compiled_writes_into_the_ring_what_it_would_be_taken_as_where_i
     assert b"".join(batch.take()) == expected
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_what_is_long_is_kept_by_reference_until_it_is_handed_over_or_taken_back(module: Any) -> None:
-    tokens, array = b"1234" * FEW, WHOLE * 2
-    held = sys.getrefcount(tokens), sys.getrefcount(array)
-    batch = batch_of(module)
-    for end in (batch.take, batch.take_back):
-        sent = record(PagesAllocated(None, array, pages([1]), 1), NodeSplit(NodeId(1), NodeId(2), 4, tokens))
-        assert batch.add(sent, 1, None)
-        sent.events.clear()
-        assert (sys.getrefcount(tokens), sys.getrefcount(array)) > held
-        del sent
-        end()
-        assert (sys.getrefcount(tokens), sys.getrefcount(array)) == held
+def add_long(batch: Any, tokens: bytes, array: Any) -> None:
     sent = record(PagesAllocated(None, array, pages([1]), 1), NodeSplit(NodeId(1), NodeId(2), 4, tokens))
     assert batch.add(sent, 1, None)
-    del sent, batch, end
+    sent.events.clear()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_long_is_kept_by_reference_until_it_is_handed_over_or_taken_back(
+    module: Any, is_long: bool
+) -> None:
+    tokens, array = bytes(packed.FEW_TOKEN_BYTES + is_long), WHOLE[: FEW + is_long] * 2
+    not_held = sys.getrefcount(tokens), sys.getrefcount(array)
+    batch = batch_of(module)
+    for end in (batch.take, batch.take_back):
+        add_long(batch, tokens, array)
+        assert (sys.getrefcount(tokens) > not_held[0]) == is_long
+        assert (sys.getrefcount(array) > not_held[1]) == is_long
+        end()
+        assert (sys.getrefcount(tokens), sys.getrefcount(array)) == not_held
+    add_long(batch, tokens, array)
+    del batch, end
     gc.collect()
-    assert (sys.getrefcount(tokens), sys.getrefcount(array)) == held
+    assert (sys.getrefcount(tokens), sys.getrefcount(array)) == not_held
 
 
 @pytest.mark.parametrize("module", MODULES)
