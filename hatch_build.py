@@ -2,10 +2,10 @@
 
 Two are prepared: of `WRITTEN_OUT` the records are written out as classes first (native_records.py).
 
-The wheel then holds, beside the sources of `kvledger.core` and of what hands its events to a writing process,
-what mypyc makes of them, and at its root the one library that they share. Python prefers an extension module
-to the source of the same name, so removing the shared objects gives the interpreted core back. Without the
-variable this hook does nothing.
+The wheel then holds, beside the sources of `kvledger.core`, of what hands its events to a writing process and
+of replay and audit, what mypyc makes of them, and at its root the one library that they share. Python prefers
+an extension module to the source of the same name, so removing the shared objects gives the interpreted core
+back. Without the variable this hook does nothing.
 
 The folders at the top are no packages by themselves, so a copy laid out as `kvledger/` is compiled, in a
 temporary folder that lives until the wheel is written. A process of its own does it: mypyc compiles what lies
@@ -52,11 +52,29 @@ INTERPRETED = {
 }
 """Modules of the core that are left to the interpreter, and why. Every other one is compiled."""
 
-APART = "journal/apart"
-BESIDE_THE_CORE = ("flat", "plans", "ring")
-"""Modules of `APART` that the scheduler's thread spends its time in too."""
+JOURNAL = (
+    # What the scheduler's thread spends its time in too.
+    "apart/flat",
+    "apart/plans",
+    "apart/ring",
+    # What follows the events and looks at them. The rest is calls of the database and of numpy.
+    "audit/[a-z]*",
+    "effects",
+    "fits",
+    "replay",
+    "state",
+    "structure",
+    "walk",
+)
+"""Modules of the journal that are compiled, by the patterns of their paths in it."""
 
-IN_C = ("core/row_passes", f"{APART}/packed")
+JOURNAL_INTERPRETED = {
+    "audit/findings": "pydantic models",
+    "audit/verdict": "pydantic models",
+}
+"""What fits those patterns and is left to the interpreter, and why."""
+
+IN_C = ("core/row_passes", "journal/apart/packed")
 """Modules beside whose source in Python stands one in C, which is built instead."""
 
 WRITTEN_OUT = ("events", "results")
@@ -65,12 +83,12 @@ WRITTEN_OUT = ("events", "results")
 MYPY_INI = """\
 [mypy]
 
-[mypy-torch.*,pydantic.*]
+[mypy-torch.*,pydantic.*,sqlalchemy.*,alembic.*,pyarrow.*,tenacity.*]
 follow_imports = skip
 ignore_missing_imports = True
 """
-"""Torch and pydantic are used by modules that are not compiled: reading their types would take most of the
-time. The strict check of all types is `make check`."""
+"""Used by modules that are not compiled: reading their types would take most of the time. The strict check of
+all types is `make check`."""
 
 
 class CompiledCore(BuildHookInterface):
@@ -112,10 +130,18 @@ class CompiledCore(BuildHookInterface):
             self._folder.cleanup()
 
 
-def compiled_modules(core: Path) -> list[str]:
-    """The modules of a core that are compiled, by their path in it."""
-    modules = sorted(path.relative_to(core) for path in core.rglob("*.py"))
-    return [path.as_posix() for path in modules if path.with_suffix("").as_posix() not in INTERPRETED]
+def compiled_modules(package: Path) -> list[str]:
+    """The modules of a package that are compiled, by their path in it."""
+    core, journal = package / "core", package / "journal"
+    modules = {path for path in core.rglob("*.py") if _name(path, core) not in INTERPRETED}
+    for pattern in JOURNAL:
+        found = journal.glob(f"{pattern}.py")
+        modules |= {path for path in found if _name(path, journal) not in JOURNAL_INTERPRETED}
+    return sorted(path.relative_to(package).as_posix() for path in modules)
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
 
 
 def compile_here() -> None:
@@ -125,13 +151,12 @@ def compile_here() -> None:
     from mypyc.build import mypycify
     from setuptools import Extension, setup
 
-    core = Path("kvledger/core")
+    package = Path("kvledger")
     Path("mypy.ini").write_text(MYPY_INI, encoding="utf-8")
     extensions = mypycify(
         [
             "--config-file=mypy.ini",
-            *(f"{core}/{module}" for module in compiled_modules(core)),
-            *(f"kvledger/{APART}/{module}.py" for module in BESIDE_THE_CORE),
+            *(f"{package}/{module}" for module in compiled_modules(package)),
         ],
         opt_level="3",
         debug_level="0",
@@ -179,24 +204,14 @@ def _check_compiler() -> None:
 def _copy_sources(root: Path, into: Path) -> None:
     """The part of the package that is compiled, under the names it is imported by."""
     package = into / "kvledger"
-    shutil.copytree(root / "core", package / "core", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("core", "journal"):
+        shutil.copytree(root / name, package / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     written_out = runpy.run_path(str(root / "native_records.py"))["written_out"]
     for module in WRITTEN_OUT:
         records = package / "core" / f"{module}.py"
         records.write_text(written_out(records.read_text(encoding="utf-8")), encoding="utf-8")
     for name in ("__init__.py", "py.typed"):
         shutil.copyfile(root / "src" / "kvledger" / name, package / name)
-    apart = package / APART
-    apart.mkdir(parents=True)
-    # Packages without what else is in them: nothing is known of it, and none of it is compiled.
-    for folder in (apart, apart.parent):
-        (folder / "__init__.py").touch()
-    for module in BESIDE_THE_CORE:
-        shutil.copyfile(root / APART / f"{module}.py", apart / f"{module}.py")
-    for module in IN_C:
-        # Of the source in Python the types are needed, by those that are compiled.
-        for suffix in (".c", ".py"):
-            shutil.copyfile(root / f"{module}{suffix}", package / f"{module}{suffix}")
 
 
 def _suffix() -> str:

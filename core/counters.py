@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kvledger.core.events import (
     CacheReset,
-    Event,
     Evicted,
     RecoveryMode,
     RollbackCause,
@@ -47,7 +46,7 @@ class Counters:
         self.skipped = 0
         self.resets = 0
 
-    def count(self, events: list[Event]) -> None:
+    def count(self, events: list[Any]) -> None:
         """Add what one ended transaction holds. O(events)."""
         for event in events:
             counted = _COUNTED.get(type(event))

@@ -3,10 +3,12 @@
 Owns `ReplayError`. Nothing here changes the state, and everything that is refused is refused by it.
 """
 
+from typing import Any
+
 import numpy as np
 
 from kvledger.core.errors import JournalError
-from kvledger.core.events import Event, Pages, Sums
+from kvledger.core.events import Pages, Sums
 from kvledger.core.ids import LeaseId, NodeId, RequestId, Seq
 from kvledger.journal.state import Lease, Node, Request, State
 
@@ -113,7 +115,7 @@ def _strange(pages: Pages, *, first: int, last: int) -> int:
     return int(pages[(pages < first) | (pages > last)][0])
 
 
-def unequal(event: Event, count: int, *arrays: Pages | Sums) -> ReplayError:
+def unequal(event: Any, count: int, *arrays: Pages | Sums) -> ReplayError:
     """What to raise where not all of `arrays` have `count` pages."""
     node = getattr(event, "node", None)
     what = event.kind if node is None else f"{event.kind} of node {node}"

@@ -9,9 +9,9 @@ until the next checkpoint, and replay resumes there.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
-from kvledger.core.events import CacheOpened, Event, EventsDropped
+from kvledger.core.events import CacheOpened, EventsDropped
 from kvledger.core.ids import Seq, TxnId
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.effects import EFFECTS, end_transaction
@@ -71,7 +71,7 @@ class Fold:
         gap = gap_in(transaction)
         if gap is not None:
             raise ReplayError(refusal(gap).problem, seq=transaction.first_seq)
-        events = transaction.events
+        events: Sequence[Any] = transaction.events
         seqs = [stored.seq for stored in events]
         first = self.seq + 1
         sound = len(seqs)
@@ -102,7 +102,7 @@ class Fold:
         self.transaction = TxnId(self.transaction + 1)
         self._broken = False
 
-    def _steps(self, events: Sequence[Event], undone: Sequence[int]) -> None:
+    def _steps(self, events: Sequence[Any], undone: Sequence[int]) -> None:
         """Fold in events, except those that `undone` marks."""
         state, seq = self._state, int(self.seq)
         try:
@@ -127,7 +127,7 @@ class Fold:
             self.seq = Seq(seq)
 
 
-def open_state(event: Event) -> State:
+def open_state(event: Any) -> State:
     """The empty state after `event`, the first of a journal; `ReplayError` unless it is `cache_opened`."""
     if not isinstance(event, CacheOpened):
         raise ReplayError(f"a journal begins with cache_opened, not with {event.kind}")
@@ -135,7 +135,7 @@ def open_state(event: Event) -> State:
     return State(event)
 
 
-def refusal(event: Event) -> ReplayError:
+def refusal(event: Any) -> ReplayError:
     """Why `event`, whose type has no effect of its own, cannot be folded."""
     if isinstance(event, CacheOpened):
         return ReplayError("the cache is opened a second time in one journal")

@@ -1,11 +1,12 @@
 """Events that tell what was found or decided and leave the tree and the pages alone."""
 
+from typing import Any
+
 from kvledger.core.events import (
     CacheOpened,
     CacheReset,
     CallIgnored,
     Checkpoint,
-    Event,
     EventsDropped,
     Evicted,
     KvFingerprinted,
@@ -17,11 +18,11 @@ from kvledger.core.events import (
 from kvledger.core.state import CHANGES, REVERSES, CacheState, change
 
 
-def _nothing(state: CacheState, event: Event) -> None:
+def _nothing(state: CacheState, event: Any) -> None:
     """Leave the state as it is."""
 
 
-def _nothing_back(state: CacheState, event: Event, token: None) -> None:
+def _nothing_back(state: CacheState, event: Any, token: None) -> None:
     """Leave the state as it is."""
 
 

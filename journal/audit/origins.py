@@ -4,8 +4,9 @@ A request has the epoch it was opened or resumed with, a raw insert a new one of
 brings has the inserter as its origin; Full pages that a recovery keeps under a lock keep theirs.
 """
 
+from typing import Any
+
 from kvledger.core.events import (
-    Event,
     NodeCreated,
     Origin,
     PrefixInserted,
@@ -106,12 +107,13 @@ class Origins(Check):
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """Epochs of undone events are not given again."""
         self._brought.clear()
+        stored: Any
         for stored in transaction.events:
             if stored.undone:
                 self._last = max(self._last, _epoch(stored.event))
 
 
-def _epoch(event: Event) -> int:
+def _epoch(event: Any) -> int:
     match event:
         case RequestOpened() | RequestRowChanged():
             return event.epoch

@@ -1,11 +1,11 @@
 """rollback-neutral: an undone stretch is nested and marked exactly, and nothing later builds on it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from kvledger.core.events import (
-    Event,
     LockAcquired,
     NodeCreated,
     NodeSplit,
@@ -39,7 +39,7 @@ class Rollbacks(Check):
         self._any_undone_pages = False
         self._stretches: list[tuple[int, RolledBack]] = []
 
-    def saw_undone(self, event: Event, *, seq: Seq) -> None:
+    def saw_undone(self, event: Any, *, seq: Seq) -> None:
         """Remember what an undone event brought into the world."""
         if isinstance(event, NodeCreated):
             self._remember(("node", event.node), seq)
@@ -125,9 +125,10 @@ class Rollbacks(Check):
             settled.append((event.first, ordinal))
             covered[event.first : event.end] = [True] * (event.end - event.first)
         if transaction.rolled_back:
+            events: Sequence[Any] = transaction.events
             covered = [
                 known or not isinstance(stored.event, RolledBack)
-                for known, stored in zip(covered, transaction.events, strict=True)
+                for known, stored in zip(covered, events, strict=True)
             ]
         for ordinal, (is_covered, is_marked) in enumerate(zip(covered, marked, strict=True)):
             if is_covered != is_marked:
@@ -139,7 +140,8 @@ class Rollbacks(Check):
         """A transaction that an error ended was undone from its first event on, and says why twice."""
         if not transaction.rolled_back or not transaction.events:
             return
-        last = transaction.events[-1].event
+        stored: Any = transaction.events[-1]
+        last = stored.event
         ended = (
             isinstance(last, RolledBack)
             and (last.first, last.cause) == (0, RollbackCause.ERROR)

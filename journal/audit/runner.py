@@ -14,10 +14,10 @@ rows that only a newer version reads.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from kvledger.core.errors import JournalError, JournalFormatError
-from kvledger.core.events import CacheOpened, Event, LockReleased, RolledBack, SwaLockReleased
+from kvledger.core.events import CacheOpened, LockReleased, RolledBack, SwaLockReleased
 from kvledger.core.ids import Seq, TxnId
 from kvledger.journal.audit.check import Context
 from kvledger.journal.audit.checks import all_checks
@@ -201,6 +201,7 @@ class _Auditor:
         if state is not None:
             self._context.reading = transaction
             ended = self._ends.all if transaction.rolled_back else 0
+        stored: Any  # compiled, an event of a class that nobody knows would be a TypeError
         for ordinal, stored in enumerate(transaction.events):
             findings.seq = seq = stored.seq
             if seq != self._seq + 1:
@@ -281,7 +282,7 @@ class _Auditor:
             )
             self._seq = Seq(transaction.first_seq - 1)
 
-    def _open(self, event: Event) -> State:
+    def _open(self, event: Any) -> State:
         state = open_state(event)
         if isinstance(event, CacheOpened):
             check_opening(event, self._findings)
@@ -300,10 +301,10 @@ class _Auditor:
         self._ends = Ends(self._checks)
         self._plans = plans_for(self._checks, self._ends)
 
-    def _cannot_fold(self, event: Event) -> None:
+    def _cannot_fold(self, event: Any) -> None:
         self._findings.add("well-formed", refusal(event).problem)
 
-    def _does_not_fit(self, event: Event, error: ReplayError) -> None:
+    def _does_not_fit(self, event: Any, error: ReplayError) -> None:
         birth = self._rollbacks.birth_of(error)
         if birth is not None:
             invariant, problem = "rollback-neutral", f"{birth[0]} was born in an undone event, seq {birth[1]}"

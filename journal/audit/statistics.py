@@ -69,6 +69,7 @@ class Statistics(Check):
 
     def end_transaction(self, transaction: StoredTransaction) -> None:
         """Checkpoints stand in transactions of their own, so that a transaction is counted as a whole."""
+        stored: Any
         for stored in transaction.events:
             count = _COUNTED.get(type(stored.event))
             if count is not None:

@@ -38,8 +38,7 @@ def load_hook() -> ModuleType:
 
 
 HOOK = load_hook()
-TO_COMPILE = [f"core/{module}" for module in HOOK.compiled_modules(ROOT / "core")]
-TO_COMPILE += [f"{HOOK.APART}/{module}.py" for module in HOOK.BESIDE_THE_CORE]
+TO_COMPILE = HOOK.compiled_modules(ROOT)
 IN_C = [f"{module}.py" for module in HOOK.IN_C]
 
 
@@ -119,6 +118,8 @@ def test_the_core_says_which_one_runs() -> None:
 def test_what_is_left_to_the_interpreter_is_there() -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "core").rglob("*.py")}
     assert {f"core/{name}.py" for name in HOOK.INTERPRETED} == modules - set(TO_COMPILE)
+    assert all((ROOT / "journal" / f"{name}.py").is_file() for name in HOOK.JOURNAL_INTERPRETED)
+    assert all(list((ROOT / "journal").glob(f"{pattern}.py")) for pattern in HOOK.JOURNAL)
 
 
 @pytest.mark.parametrize("value", [None, "", "0"])
