@@ -33,8 +33,9 @@ static PyArrayObject *
 as_int64(PyObject *given, const char *what)
 {
     PyArrayObject *array = (PyArrayObject *)given;
-    if (!PyArray_Check(given) || PyArray_NDIM(array) != 1 || PyArray_TYPE(array) != NPY_INT64 ||
-        !PyArray_ISCARRAY_RO(array)) {
+    /* Whichever of C's types has eight bytes. */
+    if (!PyArray_Check(given) || PyArray_NDIM(array) != 1 || !PyArray_ISSIGNED(array) ||
+        PyArray_ITEMSIZE(array) != 8 || !PyArray_ISCARRAY_RO(array)) {
         PyErr_Format(PyExc_TypeError, "%s must be a contiguous int64[n]", what);
         return NULL;
     }
@@ -61,16 +62,33 @@ entries(PyArrayObject *array)
     return (const int64_t *)PyArray_DATA(array);
 }
 
-/* Find an index and look whether it lies in a table of `size` entries. 0, or -1 with an exception. */
-FOR_EACH_PROCESSOR static int
-find_index(PyObject *given, Py_ssize_t size, Index *index)
+static int
+overlap(PyArrayObject *one, PyArrayObject *other)
 {
+    const char *a = PyArray_BYTES(one), *b = PyArray_BYTES(other);
+    return a < b + PyArray_NBYTES(other) && b < a + PyArray_NBYTES(one);
+}
+
+/* Find an index and look whether it lies in a table. 0, or -1 with an exception.
+
+   From here on no code of Python's may run, which could change the index or the table: what else is given is
+   looked at before.
+*/
+FOR_EACH_PROCESSOR static int
+find_index(PyObject *given, PyArrayObject *table, Index *index)
+{
+    Py_ssize_t size = PyArray_SIZE(table);
     if (PySlice_Check(given)) {
+        PySliceObject *slice = (PySliceObject *)given;
         Py_ssize_t end, step;
+        if (!PyLong_CheckExact(slice->start) || !PyLong_CheckExact(slice->stop) || slice->step != Py_None) {
+            PyErr_SetString(PyExc_TypeError, "a run is a slice of two ints");
+            return -1;
+        }
         if (PySlice_Unpack(given, &index->first, &end, &step) < 0) {
             return -1;
         }
-        if (step != 1 || index->first < 0 || end < index->first || end > size) {
+        if ( index->first < 0 || end < index->first || end > size) {
             PyErr_Format(PyExc_IndexError, "no run within a table of %zd entries: %R", size, given);
             return -1;
         }
@@ -80,6 +98,10 @@ find_index(PyObject *given, Py_ssize_t size, Index *index)
     }
     PyArrayObject *array = as_int64(given, "an index");
     if (array == NULL) {
+        return -1;
+    }
+    if (overlap(array, table)) {
+        PyErr_SetString(PyExc_ValueError, "an index is a part of the table");
         return -1;
     }
     index->rows = entries(array);
@@ -188,14 +210,14 @@ is_run(PyObject *module, PyObject *given)
     const int64_t *pages = entries(array);
     Py_ssize_t n = PyArray_SIZE(array);
     /* The ends tell most of those that are none. */
-    if (n > 1 && pages[n - 1] - pages[0] != n - 1) {
+    if (n > 1 && (pages[n - 1] < pages[0] || (uint64_t)pages[n - 1] - (uint64_t)pages[0] != (uint64_t)n - 1)) {
         Py_RETURN_FALSE;
     }
     for (Py_ssize_t i = 1; i < n;) {
         Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
-        int64_t differs = 0;
+        uint64_t differs = 0;
         for (; i < end; i++) {
-            differs |= (pages[i] - pages[0]) ^ i;
+            differs |= ((uint64_t)pages[i] - (uint64_t)pages[0]) ^ (uint64_t)i;
         }
         if (differs) {
             Py_RETURN_FALSE;
@@ -211,12 +233,12 @@ all_equal_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Index index;
     PyArrayObject *array;
-    if (check_count(count, 3) < 0 || (array = as_table(given[0], NPY_INT32)) == NULL ||
-        find_index(given[1], PyArray_SIZE(array), &index) < 0) {
+    if (check_count(count, 3) < 0) {
         return NULL;
     }
     int64_t value = PyLong_AsLongLong(given[2]);
-    if (value == -1 && PyErr_Occurred()) {
+    if (PyErr_Occurred() || (array = as_table(given[0], NPY_INT32)) == NULL ||
+        find_index(given[1], array, &index) < 0) {
         return NULL;
     }
     const int32_t *table = (const int32_t *)PyArray_DATA(array) + index.first;
@@ -233,7 +255,7 @@ entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Index index;
     PyArrayObject *array, *found;
     if (check_count(count, 2) < 0 || (array = as_table(given[0], NPY_INT32)) == NULL ||
-        find_index(given[1], PyArray_SIZE(array), &index) < 0 || (found = new_int64(index.n)) == NULL) {
+        find_index(given[1], array, &index) < 0 || (found = new_int64(index.n)) == NULL) {
         return NULL;
     }
     const int32_t *table = (const int32_t *)PyArray_DATA(array) + index.first;
@@ -277,8 +299,8 @@ put_each(PyArrayObject *array, const Index *index, PyObject *given)
     if (values == NULL) {
         return NULL;
     }
-    if (PyArray_SIZE(values) != index->n) {
-        PyErr_SetString(PyExc_ValueError, "one value for each entry is needed");
+    if (PyArray_SIZE(values) != index->n || overlap(values, array)) {
+        PyErr_SetString(PyExc_ValueError, "one value for each entry is needed, none of them in the table");
         return NULL;
     }
     if (PyArray_ITEMSIZE(array) == 4) {
@@ -290,13 +312,8 @@ put_each(PyArrayObject *array, const Index *index, PyObject *given)
     }
     int64_t *table = (int64_t *)PyArray_DATA(array) + index->first;
     const int64_t *value = entries(values);
-    if (index->rows == NULL) {
-        /* The values may be part of the table. */
-        memmove(table, value, index->n * sizeof *table);
-    } else {
-        for (Py_ssize_t i = 0; i < index->n; i++) {
-            table[index->rows[i]] = value[i];
-        }
+    for (Py_ssize_t i = 0; i < index->n; i++) {
+        table[index->rows ? index->rows[i] : i] = value[i];
     }
     Py_RETURN_NONE;
 }
@@ -306,16 +323,17 @@ put_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Index index;
     PyArrayObject *array;
-    if (check_count(count, 3) < 0 || (array = as_table(given[0], NPY_NOTYPE)) == NULL ||
-        find_index(given[1], PyArray_SIZE(array), &index) < 0) {
+    if (check_count(count, 3) < 0) {
         return NULL;
     }
-    if (PyArray_Check(given[2])) {
+    int each = PyArray_Check(given[2]);
+    int64_t value = each ? 0 : PyLong_AsLongLong(given[2]);
+    if (PyErr_Occurred() || (array = as_table(given[0], NPY_NOTYPE)) == NULL ||
+        find_index(given[1], array, &index) < 0) {
+        return NULL;
+    }
+    if (each) {
         return put_each(array, &index, given[2]);
-    }
-    int64_t value = PyLong_AsLongLong(given[2]);
-    if (value == -1 && PyErr_Occurred()) {
-        return NULL;
     }
     int64_t most = INT64_MAX >> (64 - 8 * PyArray_ITEMSIZE(array));
     if (value > most || value < -most - 1) {

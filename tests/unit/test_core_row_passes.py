@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvledger.core import COMPILED, row_passes
@@ -55,6 +55,7 @@ QUESTIONS = ("all_set", "any_set", "is_ascending", "is_run")
 
 @pytest.mark.parametrize("name", QUESTIONS)
 @given(odd_pages())
+@example(pages(ENDS[::-1]))
 def test_what_is_asked_of_pages_is_answered_as_by_looking_at_each(name: str, array: Any) -> None:
     told = array.tolist()
     expected = {
@@ -142,6 +143,24 @@ def test_slots_are_those_of_whole_pages_in_the_pool_or_of_none(
 
 TABLE = np.zeros(3, dtype=np.int32)
 
+
+class Changing:
+    """A number whose look changes the index it is asked for beside."""
+
+    def __init__(self, index: Any = None) -> None:
+        self.index = index
+
+    def __index__(self) -> int:
+        if self.index is not None:
+            self.index[:] = 10**9
+        return 1
+
+
+def in_itself(module: Any) -> None:
+    table = pages([1, 0, 0])
+    module.put_at(table, table, 10**7)
+
+
 IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "pages that are strided": (lambda c: c.is_run(pages(range(8))[::2]), TypeError),
     "pages of another type": (lambda c: c.all_set(np.zeros(3, dtype=np.int32)), TypeError),
@@ -151,8 +170,18 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "an index past the end": (lambda c: c.entries_at(TABLE, pages([0, 3])), IndexError),
     "an index before the beginning": (lambda c: c.entries_at(TABLE, pages([-1])), IndexError),
     "a run past the end": (lambda c: c.put_at(pages(range(3)), slice(1, 4), 0), IndexError),
-    "a run with a step": (lambda c: c.put_at(pages(range(3)), slice(0, 3, 2), 0), IndexError),
+    "a run with a step": (lambda c: c.put_at(pages(range(3)), slice(0, 3, 2), 0), TypeError),
     "a run from the end": (lambda c: c.put_at(pages(range(3)), slice(-2, 3), 0), IndexError),
+    "a run of numbers that are no ints": (
+        lambda c: c.put_at(pages(range(3)), slice(Changing(), 2), 0),
+        TypeError,
+    ),
+    "a run to the end": (lambda c: c.put_at(pages(range(3)), slice(1, None), 0), TypeError),
+    "an index within the table": (in_itself, ValueError),
+    "values within the table": (
+        lambda c: (lambda table: c.put_at(table, pages([0, 1]), table[1:3]))(pages(range(3))),
+        ValueError,
+    ),
     "a value too large": (lambda c: c.put_at(np.zeros(3, dtype=np.int8), pages([1]), 128), OverflowError),
     "a value larger still": (lambda c: c.put_at(pages(range(3)), pages([1]), 2**63), OverflowError),
     "a value too few": (lambda c: c.put_at(pages(range(3)), pages([0, 1]), pages([1])), ValueError),
@@ -202,6 +231,14 @@ def test_nothing_is_written_where_a_later_index_lies_outside() -> None:
     with pytest.raises(IndexError):
         row_passes.put_at(table, pages([0, 1, 5]), 9)
     assert table.tolist() == [0, 1, 2, 3, 4]
+
+
+@only_in_c
+@pytest.mark.parametrize("name", ["put_at", "all_equal_at"])
+def test_an_index_is_looked_at_after_all_that_could_change_it(name: str) -> None:
+    index = pages([0, 1])
+    with pytest.raises(IndexError):
+        getattr(row_passes, name)(np.zeros(3, dtype=np.int32), index, Changing(index))
 
 
 @only_in_c
