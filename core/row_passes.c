@@ -1,8 +1,8 @@
 /* What is asked of arrays of pages and slots, and done to tables by them: each in one pass.
 
    The same functions as in row_passes.py, which documents them; built where the core is compiled
-   (hatch_build.py) and found by Python before it. Each checks what it is given, and looks at every index before
-   it writes by the first. Pages are int64, never negative.
+   (hatch_build.py) and found by Python before it. Each checks what it is given, and looks at every index
+   before it writes by the first. Pages are int64, never negative.
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -19,7 +19,7 @@
 #define FOR_EACH_PROCESSOR
 #endif
 
-/* Entries after which a pass that may end early looks whether it does: so many are compared without a branch. */
+/* Entries after which a pass that may end early looks whether it does: so many take no branch. */
 #define BLOCK 256
 
 /* An index of a table: `rows`, or the run of `n` entries from `first` on where that is NULL. */
@@ -210,8 +210,11 @@ is_run(PyObject *module, PyObject *given)
     const int64_t *pages = entries(array);
     Py_ssize_t n = PyArray_SIZE(array);
     /* The ends tell most of those that are none. */
-    if (n > 1 && (pages[n - 1] < pages[0] || (uint64_t)pages[n - 1] - (uint64_t)pages[0] != (uint64_t)n - 1)) {
-        Py_RETURN_FALSE;
+    if (n > 1) {
+        uint64_t span = (uint64_t)pages[n - 1] - (uint64_t)pages[0];
+        if (pages[n - 1] < pages[0] || span != (uint64_t)n - 1) {
+            Py_RETURN_FALSE;
+        }
     }
     for (Py_ssize_t i = 1; i < n;) {
         Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
@@ -483,6 +486,10 @@ slots_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     const int64_t *pages = entries(array);
     int64_t *slots = (int64_t *)PyArray_DATA(found);
+    if (size == 1) {
+        memcpy(slots, pages, n * sizeof *slots);
+        return (PyObject *)found;
+    }
     for (Py_ssize_t i = 0; i < n; i++, slots += size) {
         uint64_t first = (uint64_t)pages[i] * (uint64_t)size;
         for (int64_t j = 0; j < size; j++) {
