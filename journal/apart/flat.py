@@ -16,9 +16,16 @@ from kvledger.journal.apart.plans import ARRAY, BOOL, CHOICE, INT, ORIGIN, TEXT,
 
 
 def add(batch: Batch, record: TransactionRecord, time_us: int, duration_us: int | None) -> None:
-    """Add a transaction of whatever it may consist. Raises JournalError for what cannot even be pickled."""
+    """Add a transaction of whatever it may consist. Raises JournalError for what cannot even be pickled, or
+    is larger than a frame can say."""
     if not batch.add(record, time_us, duration_us):
-        batch.add_pickled(_pickled(record, time_us, duration_us), len(record.events))
+        pickled = _pickled(record, time_us, duration_us)
+        try:
+            batch.add_pickled(pickled, len(record.events))
+        except OverflowError as error:
+            raise JournalError(
+                f"a transaction cannot be handed to the process that stores it: {error}"
+            ) from error
 
 
 def _pickled(record: TransactionRecord, time_us: int, duration_us: int | None) -> bytes:

@@ -6,7 +6,9 @@
    copied into the ring.
 
    `add_now` and `write` run no code of Python's, so no signal and no other thread comes in between: that is
-   why they need no lock. The other methods belong to who holds the recorder's.
+   why they need no lock. Giving an object back can run anything, so only `let_go` does. The other methods
+   belong to who holds the recorder's lock, and `add` may run code of the caller's: what that calls here is
+   refused.
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -32,6 +34,9 @@ enum { PUBLISHED, READ, COUNTERS };
 /* What stands before the transactions: the frame's header, and that of their list. */
 enum { HEAD = HEADER + 5 };
 
+/* What marshal reads as the size of one object: more would be negative. */
+enum { MOST_BYTES = INT32_MAX };
+
 /* What a batch has room for at first, and at most keeps when it was handed over. */
 enum { FIRST_BYTES = 1 << 16, KEPT_BYTES = 1 << 20 };
 
@@ -44,6 +49,13 @@ typedef struct {
     Py_ssize_t size, at;
 } Held;
 
+/* Some of those, and how many there are and can be. Those that wait to be let go are a chain. */
+typedef struct Holding {
+    struct Holding *older;
+    Py_ssize_t count, capacity;
+    Held each[];
+} Holding;
+
 /* How far a batch is: bytes of its own, objects held and their bytes, transactions, events. */
 typedef struct {
     Py_ssize_t size, held, held_bytes, count, events;
@@ -53,11 +65,10 @@ typedef struct {
     PyObject_HEAD
     PyObject *record_class;
     PyObject *packings; /* by class: its number, its `values`, the ways of its fields and their types */
-    int form, is_open;
+    int form, is_open, is_busy; /* busy is it while a transaction is added */
     char *data;
     Py_ssize_t capacity;
-    Held *held;
-    Py_ssize_t held_capacity;
+    Holding *holding, *gone; /* `gone` is what waits for `let_go` */
     Place now, before, next; /* `next` is ahead of `now` while a transaction is added, `before` lags by one */
     long long added, accepted, frames;
     int64_t began_ns, recording;
@@ -77,8 +88,9 @@ static char *
 room(Batch *batch, Py_ssize_t bytes)
 {
     if (bytes > batch->capacity - batch->next.size) {
-        Py_ssize_t capacity = 2 * (batch->next.size + bytes);
-        char *data = PyMem_Realloc(batch->data, capacity);
+        int is_too_much = bytes > PY_SSIZE_T_MAX / 2 - batch->next.size;
+        Py_ssize_t capacity = is_too_much ? 0 : 2 * (batch->next.size + bytes);
+        char *data = is_too_much ? NULL : PyMem_Realloc(batch->data, capacity);
         if (data == NULL) {
             PyErr_NoMemory();
             return NULL;
@@ -114,7 +126,7 @@ put_mark(Batch *batch, char mark)
 static int
 put_sized(Batch *batch, char mark, Py_ssize_t size, const void *data)
 {
-    if (size > INT32_MAX) {
+    if (size > MOST_BYTES) {
         return -1;
     }
     char *to = room(batch, 5 + (data == NULL ? 0 : size));
@@ -135,18 +147,17 @@ put_held(Batch *batch, PyObject *owner, const char *data, Py_ssize_t size)
     if (put_sized(batch, 's', size, NULL) < 0) {
         return -1;
     }
-    if (batch->next.held == batch->held_capacity) {
-        Py_ssize_t capacity = 2 * batch->held_capacity + 8;
-        Held *held = PyMem_Realloc(batch->held, capacity * sizeof *held);
-        if (held == NULL) {
+    if (batch->holding == NULL || batch->next.held == batch->holding->capacity) {
+        Py_ssize_t capacity = 2 * batch->next.held + 8;
+        Holding *holding = PyMem_Realloc(batch->holding, sizeof *holding + capacity * sizeof(Held));
+        if (holding == NULL) {
             PyErr_NoMemory();
             return -1;
         }
-        batch->held = held;
-        batch->held_capacity = capacity;
+        batch->holding = holding;
+        holding->capacity = capacity;
     }
-    Py_INCREF(owner);
-    batch->held[batch->next.held++] = (Held){owner, data, size, batch->next.size};
+    batch->holding->each[batch->next.held++] = (Held){Py_NewRef(owner), data, size, batch->next.size};
     batch->next.held_bytes += size;
     return 0;
 }
@@ -280,11 +291,20 @@ breaks(const uint64_t *entries, Py_ssize_t begin, Py_ssize_t end)
     return differs != 0;
 }
 
+static void
+put_run(char *to, const uint64_t *first, const uint64_t *end)
+{
+    int64_t length = end - first;
+    memcpy(to, first, 8);
+    memcpy(to + 8, &length, 8);
+}
+
 /* Put a long array as its runs, each its first entry and its length. Too many are odd, and leave nothing. */
 static int
 put_runs(Batch *batch, const uint64_t *entries, Py_ssize_t n)
 {
     Py_ssize_t begin = batch->next.size, first = 0, runs = 1;
+    Py_ssize_t most = n / ENTRIES_A_RUN < MOST_BYTES / 16 ? n / ENTRIES_A_RUN : MOST_BYTES / 16;
     if (room(batch, 10) == NULL) {
         return -1;
     }
@@ -293,13 +313,12 @@ put_runs(Batch *batch, const uint64_t *entries, Py_ssize_t n)
         if (breaks(entries, i, end)) {
             for (; i < end; i++) {
                 if (entries[i] - entries[i - 1] != 1) {
-                    char *to = ++runs * ENTRIES_A_RUN > n ? NULL : room(batch, 16);
+                    char *to = ++runs > most ? NULL : room(batch, 16);
                     if (to == NULL) {
                         batch->next.size = begin;
                         return -1;
                     }
-                    put_le(to, entries[first], 8);
-                    put_le(to + 8, (uint64_t)(i - first), 8);
+                    put_run(to, entries + first, entries + i);
                     first = i;
                 }
             }
@@ -309,11 +328,19 @@ put_runs(Batch *batch, const uint64_t *entries, Py_ssize_t n)
     if (to == NULL) {
         return -1;
     }
-    put_le(to, entries[first], 8);
-    put_le(to + 8, (uint64_t)(n - first), 8);
+    put_run(to, entries + first, entries + n);
     memcpy(batch->data + begin, "(\1\0\0\0s", 6);
     put_le(batch->data + begin + 6, (uint64_t)(16 * runs), 4);
     return 0;
+}
+
+static int
+put_entries(Batch *batch, PyObject *owner, const char *data, Py_ssize_t n)
+{
+    if (n >= MANY_ENTRIES && put_runs(batch, (const uint64_t *)data, n) == 0) {
+        return 0;
+    }
+    return PyErr_Occurred() ? -1 : put_bytes(batch, owner, data, 8 * n, FEW_ARRAY_BYTES);
 }
 
 static int
@@ -323,18 +350,25 @@ put_array(Batch *batch, PyObject *value, PyObject *dtype)
     if (!PyArray_CheckExact(value) || (PyObject *)PyArray_DESCR(array) != dtype || PyArray_NDIM(array) != 1) {
         return -1;
     }
-    if (!PyArray_ISCARRAY_RO(array)) {
-        PyObject *copy = PyArray_NewCopy(array, NPY_CORDER);
-        int failed = copy == NULL ? -1 : put_array(batch, copy, dtype);
-        Py_XDECREF(copy);
-        return failed;
-    }
     Py_ssize_t n = PyArray_DIM(array, 0);
     const char *data = PyArray_BYTES(array);
-    if (n >= MANY_ENTRIES && put_runs(batch, (const uint64_t *)data, n) == 0) {
-        return 0;
+    if (PyArray_ISCARRAY_RO(array)) {
+        return put_entries(batch, value, data, n);
     }
-    return PyErr_Occurred() ? -1 : put_bytes(batch, value, data, 8 * n, FEW_ARRAY_BYTES);
+    if (n > PY_SSIZE_T_MAX / 16) {
+        return -1;
+    }
+    /* Copied by numpy, another thread might run meanwhile. */
+    PyObject *copy = PyBytes_FromStringAndSize(NULL, 8 * n);
+    if (copy == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        memcpy(PyBytes_AS_STRING(copy) + 8 * i, data + i * PyArray_STRIDE(array, 0), 8);
+    }
+    int failed = put_entries(batch, copy, PyBytes_AS_STRING(copy), n);
+    Py_DECREF(copy);
+    return failed;
 }
 
 static int
@@ -381,7 +415,11 @@ put_field(Batch *batch, PyObject *value, int way, PyObject *type, int at_once)
 static int
 put_event(Batch *batch, PyObject *event, int at_once, Py_ssize_t *values)
 {
-    PyObject *packing = PyDict_GetItemWithError(batch->packings, (PyObject *)Py_TYPE(event));
+    PyObject *event_class = (PyObject *)Py_TYPE(event);
+    if (at_once && !PyType_CheckExact(event_class)) {
+        return -1; /* Looking for it would ask its own class. */
+    }
+    PyObject *packing = PyDict_GetItemWithError(batch->packings, event_class);
     if (packing == NULL) {
         return -1;
     }
@@ -432,19 +470,11 @@ now_ns(clockid_t clock)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-static void
-release(Held *held, Py_ssize_t count)
-{
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_DECREF(held[i].owner);
-    }
-}
-
 /* `parts` are its op, request_id, reason, undone, rolled_back and events. */
 static int
 put_record(Batch *batch, PyObject **parts, int64_t time_us, int64_t duration_us, int at_once)
 {
-    Py_ssize_t begin = batch->next.size, values = 8;
+    Py_ssize_t begin = batch->next.size, values = 8, n;
     PyObject *undone = parts[3], *rolled_back = parts[4], *events = parts[5];
     if (!PyByteArray_CheckExact(undone) || !PyBool_Check(rolled_back) || !PyList_CheckExact(events)) {
         return -1;
@@ -454,13 +484,16 @@ put_record(Batch *batch, PyObject **parts, int64_t time_us, int64_t duration_us,
         put_sized(batch, 's', PyByteArray_GET_SIZE(undone), PyByteArray_AS_STRING(undone)) ||
         put_mark(batch, rolled_back == Py_True ? 'T' : 'F') || put_int64(batch, time_us) ||
         (duration_us < 0 ? put_mark(batch, 'N') : put_int64(batch, duration_us)) ||
-        put_int64(batch, PyList_GET_SIZE(events))) {
+        put_int64(batch, n = PyList_GET_SIZE(events))) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(events); i++) {
         if (put_event(batch, PyList_GET_ITEM(events, i), at_once, &values) < 0) {
             return -1;
         }
+    }
+    if (values > INT32_MAX || PyList_GET_SIZE(events) != n) {
+        return -1; /* It is changed by what it calls. */
     }
     put_le(batch->data + begin + 1, (uint64_t)values, 4);
     return 0;
@@ -477,13 +510,27 @@ accept(Batch *batch, Py_ssize_t events)
     batch->accepted += events;
 }
 
-/* Forget what was put since the last transaction was accepted. */
+/* Forget what was put since the last transaction was accepted. What is held for it stands for nothing from
+   here on, and waits to be let go. */
 static void
 cut(Batch *batch)
 {
-    Py_ssize_t held = batch->next.held - batch->now.held;
+    for (; batch->now.held < batch->next.held; batch->now.held++) {
+        Held *held = batch->holding->each + batch->now.held;
+        held->size = 0;
+        held->at = batch->now.size;
+    }
     batch->next = batch->now;
-    release(batch->held + batch->now.held, held);
+}
+
+/* Whether code that `add` runs calls, which is an error then. */
+static int
+is_within(Batch *batch)
+{
+    if (batch->is_busy) {
+        PyErr_SetString(PyExc_RuntimeError, "called from inside the transaction that is being added");
+    }
+    return batch->is_busy;
 }
 
 static PyObject *
@@ -491,6 +538,7 @@ add_record(Batch *batch, PyObject *record, int64_t time_us, int64_t duration_us,
 {
     PyObject *names[] = {op_, request_id_, reason_, undone_, rolled_back_, events_}, *parts[6] = {NULL};
     int failed = 0;
+    batch->is_busy = 1;
     batch->next = batch->now;
     for (int i = 0; !failed && i < 6; i++) {
         failed = (parts[i] = PyObject_GetAttr(record, names[i])) == NULL ? -1 : 0;
@@ -501,6 +549,7 @@ add_record(Batch *batch, PyObject *record, int64_t time_us, int64_t duration_us,
     } else {
         accept(batch, PyList_GET_SIZE(parts[5]));
     }
+    batch->is_busy = 0;
     for (int i = 0; i < 6; i++) {
         Py_XDECREF(parts[i]);
     }
@@ -523,7 +572,8 @@ Batch_add(Batch *batch, PyObject *const *given, Py_ssize_t count)
     }
     int64_t time_us = PyLong_AsLongLong(given[1]);
     int64_t duration_us = given[2] == Py_None ? -1 : PyLong_AsLongLong(given[2]);
-    return PyErr_Occurred() ? NULL : add_record(batch, given[0], time_us, duration_us, 0);
+    return PyErr_Occurred() || is_within(batch) ? NULL
+                                                : add_record(batch, given[0], time_us, duration_us, 0);
 }
 
 static int
@@ -543,7 +593,7 @@ taken_us(Batch *batch)
 static PyObject *
 Batch_add_now(Batch *batch, PyObject *record)
 {
-    if (!is_well(batch) || (PyObject *)Py_TYPE(record) != batch->record_class ||
+    if (!is_well(batch) || batch->is_busy || (PyObject *)Py_TYPE(record) != batch->record_class ||
         batch->now.events >= batch->most || batch->now.count >= batch->most) {
         Py_RETURN_FALSE;
     }
@@ -569,7 +619,10 @@ Batch_add_pickled(Batch *batch, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     Py_ssize_t events = PyLong_AsSsize_t(given[1]);
-    if (events == -1 && PyErr_Occurred()) {
+    if (events < 0) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "found %zd events", events);
+    }
+    if (is_within(batch)) {
         return NULL;
     }
     batch->next = batch->now;
@@ -599,7 +652,7 @@ Batch_times(Batch *batch, PyObject *nothing)
 static PyObject *
 Batch_take_back(Batch *batch, PyObject *nothing)
 {
-    if (!batch->now.count || batch->before.count == batch->now.count) {
+    if (batch->is_busy || !batch->now.count || batch->before.count == batch->now.count) {
         Py_RETURN_FALSE;
     }
     batch->next = batch->now;
@@ -607,6 +660,7 @@ Batch_take_back(Batch *batch, PyObject *nothing)
     batch->accepted -= batch->now.events - batch->before.events;
     batch->now = batch->before;
     cut(batch);
+    batch->before = batch->now;
     Py_RETURN_TRUE;
 }
 
@@ -627,7 +681,7 @@ gather(const Batch *batch, char *to)
 {
     Py_ssize_t own = 0;
     for (Py_ssize_t i = 0; i < batch->now.held; i++) {
-        const Held *held = batch->held + i;
+        const Held *held = batch->holding->each + i;
         memcpy(to, batch->data + own, held->at - own);
         to += held->at - own;
         memcpy(to, held->data, held->size);
@@ -641,27 +695,60 @@ gather(const Batch *batch, char *to)
 static void
 clear(Batch *batch)
 {
-    Py_ssize_t held = batch->now.held;
+    if (batch->now.held) {
+        batch->holding->count = batch->now.held;
+        batch->holding->older = batch->gone;
+        batch->gone = batch->holding;
+        batch->holding = NULL;
+    }
     batch->frames++;
     batch->now = batch->before = batch->next = (Place){.size = HEAD};
-    release(batch->held, held);
     if (batch->capacity > KEPT_BYTES) {
-        /* Less is always to be had. */
-        batch->data = PyMem_Realloc(batch->data, KEPT_BYTES);
-        batch->capacity = KEPT_BYTES;
+        char *less = PyMem_Realloc(batch->data, KEPT_BYTES);
+        if (less != NULL) {
+            batch->data = less;
+            batch->capacity = KEPT_BYTES;
+        }
     }
+}
+
+static PyObject *
+Batch_let_go(Batch *batch, PyObject *nothing)
+{
+    /* Whatever an object runs at its end finds the batch whole, and it no longer there. */
+    while (!batch->is_busy && batch->now.held && !batch->holding->each[batch->now.held - 1].size) {
+        PyObject *owner = batch->holding->each[--batch->now.held].owner;
+        batch->next = batch->now;
+        if (batch->before.held > batch->now.held) {
+            batch->before.held = batch->now.held;
+        }
+        Py_DECREF(owner);
+    }
+    while (batch->gone != NULL) {
+        Holding *gone = batch->gone;
+        batch->gone = gone->older;
+        for (Py_ssize_t i = 0; i < gone->count; i++) {
+            Py_DECREF(gone->each[i].owner);
+        }
+        if (batch->holding == NULL) {
+            batch->holding = gone;
+        } else {
+            PyMem_Free(gone);
+        }
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *
 Batch_write(Batch *batch, PyObject *nothing)
 {
-    if (!is_well(batch) || !batch->now.count) {
+    if (!is_well(batch) || batch->is_busy || !batch->now.count) {
         Py_RETURN_FALSE;
     }
     int64_t *counters = batch->counters.buf, written = counters[PUBLISHED];
     int64_t read = __atomic_load_n(counters + READ, __ATOMIC_SEQ_CST);
     Py_ssize_t ring = batch->memory.len, at = written % ring, size = headed(batch);
-    if (size > ring - at || size > ring - (written - read)) {
+    if (read < 0 || written < read || size > ring - at || size > ring - (written - read)) {
         Py_RETURN_FALSE;
     }
     gather(batch, (char *)batch->memory.buf + at);
@@ -675,7 +762,7 @@ Batch_write(Batch *batch, PyObject *nothing)
 static PyObject *
 Batch_take(Batch *batch, PyObject *nothing)
 {
-    PyObject *made = PyBytes_FromStringAndSize(NULL, headed(batch));
+    PyObject *made = is_within(batch) ? NULL : PyBytes_FromStringAndSize(NULL, headed(batch));
     if (made == NULL) {
         return NULL;
     }
@@ -686,28 +773,47 @@ Batch_take(Batch *batch, PyObject *nothing)
 
 /* Its beginning and its end. */
 
+/* Whether a batch can follow a word and write into a ring, given as their memory. */
+static int
+are_usable(const Py_buffer *phase, const Py_buffer *memory, const Py_buffer *counters)
+{
+    if (phase->len < 8 || memory->len < 1 || counters->len < 8 * COUNTERS || (uintptr_t)phase->buf % 8 ||
+        (uintptr_t)counters->buf % 8) {
+        return 0;
+    }
+    const int64_t *counts = counters->buf;
+    return 0 <= counts[READ] && counts[READ] <= counts[PUBLISHED];
+}
+
 static PyObject *
 Batch_open(Batch *batch, PyObject *const *given, Py_ssize_t count)
 {
-    Py_buffer *buffers[] = {&batch->phase, &batch->memory, &batch->counters};
-    if (count != 5 || batch->phase.obj != NULL) {
-        PyErr_SetString(PyExc_TypeError, "takes a word, its value, a ring and a limit, once");
+    Py_buffer found[3] = {{NULL}};
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "takes a word, its value, a ring and a limit");
         return NULL;
     }
-    batch->recording = PyLong_AsLongLong(given[1]);
-    batch->most = PyLong_AsSsize_t(given[4]);
+    int64_t recording = PyLong_AsLongLong(given[1]);
+    Py_ssize_t most = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(given[4]);
+    for (int i = 0; !PyErr_Occurred() && i < 3; i++) {
+        PyObject_GetBuffer(given[i ? i + 1 : 0], found + i, i ? PyBUF_WRITABLE : PyBUF_SIMPLE);
+    }
+    if (!PyErr_Occurred() && batch->phase.obj != NULL) {
+        PyErr_SetString(PyExc_TypeError, "it was opened already");
+    } else if (!PyErr_Occurred() && !are_usable(found, found + 1, found + 2)) {
+        PyErr_SetString(PyExc_ValueError, "an aligned word, some memory and two counters of it are needed");
+    }
     if (PyErr_Occurred()) {
-        return NULL;
-    }
-    for (int i = 0; i < 3; i++) {
-        if (PyObject_GetBuffer(given[i ? i + 1 : 0], buffers[i], i ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) {
-            return NULL;
+        for (int i = 0; i < 3; i++) {
+            PyBuffer_Release(found + i);
         }
-    }
-    if (batch->phase.len < 8 || batch->memory.len < 1 || batch->counters.len < 8 * COUNTERS) {
-        PyErr_SetString(PyExc_ValueError, "a word of 8 bytes, some memory and two counters are needed");
         return NULL;
     }
+    batch->phase = found[0];
+    batch->memory = found[1];
+    batch->counters = found[2];
+    batch->recording = recording;
+    batch->most = most;
     batch->is_open = 1;
     Py_RETURN_NONE;
 }
@@ -722,8 +828,9 @@ Batch_shut(Batch *batch, PyObject *nothing)
 static void
 Batch_dealloc(Batch *batch)
 {
-    release(batch->held, batch->now.held);
-    PyMem_Free(batch->held);
+    clear(batch);
+    Py_DECREF(Batch_let_go(batch, NULL));
+    PyMem_Free(batch->holding);
     PyMem_Free(batch->data);
     Py_XDECREF(batch->packings);
     Py_XDECREF(batch->record_class);
@@ -731,6 +838,18 @@ Batch_dealloc(Batch *batch)
     PyBuffer_Release(&batch->memory);
     PyBuffer_Release(&batch->counters);
     Py_TYPE(batch)->tp_free(batch);
+}
+
+/* Whether the values of a field can be read as what its way says. */
+static int
+is_fit(int way, PyObject *type)
+{
+    if (way == ARRAY) {
+        const PyArray_Descr *dtype = (PyArray_Descr *)type;
+        return PyArray_DescrCheck(type) && PyArray_ISNBO(dtype->byteorder) &&
+               (dtype->type_num == NPY_INT64 || dtype->type_num == NPY_UINT64);
+    }
+    return way != CHOICE || (PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyUnicode_Type));
 }
 
 /* Keep what is known of the classes, which is a tuple for each. 0, or -1 with an exception. */
@@ -748,6 +867,12 @@ learn(Batch *batch, PyObject *packings)
             PyErr_SetString(PyExc_ValueError, "each field needs a way and a type");
             return -1;
         }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); i++) {
+            if (!is_fit(PyBytes_AS_STRING(ways)[i] & ~OPTIONAL, PyTuple_GET_ITEM(types, i))) {
+                PyErr_SetString(PyExc_TypeError, "arrays are of 64-bit integers, and choices are texts");
+                return -1;
+            }
+        }
     }
     batch->packings = PyDict_Copy(packings);
     batch->data = PyMem_Malloc(batch->capacity = FIRST_BYTES);
@@ -759,6 +884,10 @@ Batch_new(PyTypeObject *type, PyObject *given, PyObject *named)
 {
     PyObject *packings, *record_class;
     int form;
+    if (named != NULL && PyDict_GET_SIZE(named)) {
+        PyErr_SetString(PyExc_TypeError, "takes no keywords");
+        return NULL;
+    }
     if (!PyArg_ParseTuple(given, "O!iO", &PyDict_Type, &packings, &form, &record_class)) {
         return NULL;
     }
@@ -788,6 +917,7 @@ static PyMethodDef methods[] = {
     PLAIN(take_back),
     PLAIN(write),
     PLAIN(take),
+    PLAIN(let_go),
     FAST(open),
     PLAIN(shut),
     {NULL, NULL, 0, NULL},
@@ -877,7 +1007,7 @@ PyInit_packed(void)
         PyModule_AddIntMacro(module, FEW_TOKEN_BYTES) < 0 ||
         PyModule_AddIntMacro(module, FEW_ARRAY_BYTES) < 0 ||
         PyModule_AddIntMacro(module, MANY_ENTRIES) < 0 || PyModule_AddIntMacro(module, ENTRIES_A_RUN) < 0 ||
-        PyModule_AddIntMacro(module, MARSHAL_VERSION) < 0) {
+        PyModule_AddIntMacro(module, MARSHAL_VERSION) < 0 || PyModule_AddIntMacro(module, MOST_BYTES) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -49,6 +49,9 @@ ENTRIES_A_RUN: Final = 4
 MARSHAL_VERSION: Final = 2
 """The last one that does not look for objects that come twice, which takes longer than writing them twice."""
 
+MOST_BYTES: Final = 2**31 - 1
+"""What `marshal` reads as the size of one object: more would be negative."""
+
 _SIZE = struct.Struct("<I")
 
 
@@ -76,7 +79,8 @@ class Batch:
     """Transactions that wait. What is long in them must not change before they were handed over.
 
     `packings` say what an event of each class consists of, `form` is that of the frame. All but `add_now`,
-    `begin` and `shut` is for one thread at a time.
+    `begin`, `let_go` and `shut` is for one thread at a time, and not for what `add` calls: to pickle a value
+    may run code of the caller's. Compiled, that is refused with RuntimeError, or False.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Batch:
         self._form = form
         self._began_ns: int | None = None
         self._state = _State([], 0, 0, 0)
+        self._gone: list[Any] = []
 
     @property
     def count(self) -> int:
@@ -151,14 +156,18 @@ class Batch:
         return True
 
     def add_pickled(self, pickled: bytes, events: int, /) -> None:
-        """Add any other transaction."""
+        """Add any other transaction. Raises OverflowError where it is larger than `MOST_BYTES`."""
+        if events < 0:
+            raise ValueError(f"found {events} events")
+        if len(pickled) > MOST_BYTES:
+            raise OverflowError("a transaction is too large")
         self._accept([marshal.dumps(pickled, MARSHAL_VERSION)], events)
 
     def take_back(self) -> bool:
         """Forget the transaction that was added last; whether it still waits."""
         if not self._state.waiting:
             return False
-        self._state.waiting.pop()
+        self._gone.append(self._state.waiting.pop())
         return True
 
     def write(self) -> bool:
@@ -173,8 +182,15 @@ class Batch:
         pieces += [piece for each in state.waiting for piece in each.pieces]
         pieces.insert(0, HEADER.pack(sum(map(len, pieces)), self._form))
         added = state.added + len(state.waiting)
+        self._gone.append(pieces)
         self._state = _State([], state.frames + 1, added, self._accepted(state))
         return pieces
+
+    def let_go(self) -> None:
+        """Give back the objects that were kept for what does not wait any more. What comes at an object's
+        end, calls of weak references above all, runs here and in no other method: so hold no lock."""
+        gone, self._gone = self._gone, []
+        gone.clear()
 
     def _accept(self, pieces: list[Piece], events: int) -> None:
         state = self._state
@@ -223,6 +239,8 @@ class _Made:
 
     def put_held(self, piece: Piece) -> None:
         """Put bytes that are long by reference."""
+        if len(piece) > MOST_BYTES:
+            raise _Odd
         self._count += 1
         self._pieces += [self._marshalled() + b"s" + _SIZE.pack(len(piece)), piece]
 
@@ -284,7 +302,8 @@ def _runs(array: Any) -> bytes | None:
     """The runs of an array, None where they are too many. Unsigned, the first number follows the last one."""
     entries = array.view(np.uint64)
     begins = np.flatnonzero(np.diff(entries) != 1) + 1
-    if (len(begins) + 1) * ENTRIES_A_RUN > len(entries):
+    runs = len(begins) + 1
+    if runs * ENTRIES_A_RUN > len(entries) or runs * 16 > MOST_BYTES:
         return None
     ends = np.append(begins, len(entries))
     begins = np.insert(begins, 0, 0)

@@ -30,7 +30,7 @@ from kvledger.journal.apart.board import (
 from kvledger.journal.apart.frames import END, ORDERS, frame, new_batch
 from kvledger.journal.apart.orders import Orders
 from kvledger.journal.apart.plans import Piece
-from kvledger.journal.apart.ring import RingWriter
+from kvledger.journal.apart.ring import PUBLISHED, RingWriter
 from kvledger.journal.interpreter import current_folder, fresh_interpreter
 
 START_SECONDS = 60.0
@@ -46,7 +46,10 @@ NICENESS = 5
 """Its priority: where there is but one core the scheduler goes first."""
 
 ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
-"""Asks whether a process has ended, and leaves it to who waits for it to hear how."""
+"""Asks whether a process has ended, and how, and leaves it to be asked again."""
+
+UNKNOWN = 0
+"""The status of one that somebody else has waited for, as `subprocess` has it."""
 
 NOT_STARTED = "no journal can be started"
 """How `Journal.record` begins what it raises, in that process too."""
@@ -81,13 +84,17 @@ class WritingProcess:
         self._pipe_identity = _identity(self._pipe)
         self._open = True
         self._told = False
+        self._code: int | None = None
+        self._end_at: int | None = None
         self._patience_s = START_SECONDS + orders.lock_timeout_s
         _LIVE.add(self)
         try:
             self.write(frame(ORDERS, pickle.dumps(orders)))
             self._wait_for_start()
         except BaseException:
-            self._process.kill()
+            if self._has_ended() is None:
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
             self.end()
             raise
 
@@ -122,12 +129,7 @@ class WritingProcess:
         """Once something was written: see that somebody reads it. `failure` says where nobody does."""
         if self.words[ASLEEP]:
             self.wake()
-        try:
-            # `Popen.poll` asks the same with a lock and a dozen steps more.
-            ended = os.waitid(os.P_PID, self._process.pid, ENDED) is not None
-        except ChildProcessError:
-            ended = True
-        if ended:
+        if self._has_ended() is not None:
             self.look()
 
     def wake(self) -> None:
@@ -154,10 +156,9 @@ class WritingProcess:
 
     def look(self, *, wait_s: float = 0.0) -> None:
         """Learn whether the process has failed, or has ended before it was told to."""
-        try:
-            code = self._process.wait(wait_s)
-        except subprocess.TimeoutExpired:
-            code = None
+        deadline = monotonic() + wait_s
+        while (code := self._has_ended()) is None and monotonic() < deadline:
+            sleep(LOOK_SECONDS)
         phase = self.words[PHASE]
         if phase == FAILED:
             self.fail(self.text)
@@ -166,6 +167,22 @@ class WritingProcess:
             self.fail(f"the process that stores has ended with {how}")
         elif phase in (CLOSED, UNKEPT) and not self._told:
             self.fail("the process that stores has ended, and was not told to")
+
+    def _has_ended(self) -> int | None:
+        """Its status, or its signal as a negative number; None while it runs.
+
+        `Popen.poll` and `wait` take a lock, which an interrupt at the wrong moment leaves held for good.
+        """
+        if self._code is None:
+            try:
+                found = os.waitid(os.P_PID, self._process.pid, ENDED)
+            except ChildProcessError:
+                self._code = UNKNOWN
+            else:
+                if found is not None:
+                    exited = found.si_code == os.CLD_EXITED
+                    self._code = found.si_status if exited else -found.si_status
+        return self._code
 
     def fail(self, why: str) -> None:
         """Nothing more is stored; the first reason is the one that is told."""
@@ -179,11 +196,19 @@ class WritingProcess:
         May be called again after an interrupt.
         """
         self._told = True
-        if self._open and self.failure is None:
+        published = self._board.counters[PUBLISHED]
+        if self._end_at is None:
+            self._end_at = published
+        # Nothing else comes here: what was published since then is the end, before an interrupt.
+        if self._open and self.failure is None and published == self._end_at:
             with suppress(JournalError):  # It has ended, and `failure` says how.
                 self.write(frame(END))
         self.forget()
-        self._process.wait()
+        while (code := self._has_ended()) is None:
+            sleep(LOOK_SECONDS)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        self._process.returncode = code
         if not self._ring.is_read():
             self.fail("the process that stores has ended before it had read everything")
         _LIVE.discard(self)

@@ -53,7 +53,9 @@ class ApartRecorder:
     """An `EventSink` that writes one journal through a process of its own. Made by `Journal.record_apart`.
 
     To be closed, or used as a context manager. `flush`, `wait_until_stored`, `durable_seq`, `last_seq` and
-    `close` are safe from any thread; `begin_transaction` and `append` belong to the cache's.
+    `close` are safe from any thread; `begin_transaction` and `append` belong to the cache's. None of them
+    works inside another one on the same thread, as in a signal's handler or in what pickles a value: it is
+    refused with JournalError there.
     """
 
     durability: Durability = "step"
@@ -63,7 +65,9 @@ class ApartRecorder:
     ) -> None:
         self.url = url
         self._tokens = tokens
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        # As `threading.Condition` asks. Who has the lock would wait for itself, or see a call half done.
+        self._is_within: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
         self._flushes = 0
         self._opened = False
         self._ending = False
@@ -134,7 +138,8 @@ class ApartRecorder:
         """Take one ended transaction; what is long in it must not change before it was handed over.
 
         Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
-        another cache already, and for what cannot be handed over; the transaction is then not recorded. Cost:
+        another cache already, for what cannot be handed over, and inside another call; the transaction is
+        then not recorded. Cost:
         a microsecond and half a one for each event, three for each where the core is not compiled; with the
         first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
         """
@@ -143,9 +148,8 @@ class ApartRecorder:
         try:
             if not batch.add_now(transaction):
                 self._append(transaction)
-        except JournalError:
-            raise
         except BaseException:
+            # Whatever it is: a handler that uses the recorder is refused with a JournalError.
             if batch.added == added:
                 raise
             try:
@@ -159,7 +163,8 @@ class ApartRecorder:
     def _append(self, transaction: TransactionRecord) -> None:
         """The rest of `append` for what is not to be added at once, as the first one is not."""
         time_us, duration_us = self._batch.times()
-        self._refuse_if_carried()
+        self._refuse_if_carried_or_within()
+        self._batch.let_go()
         with self._undisturbed, self._lock:
             self._accept(transaction, time_us, duration_us)
 
@@ -194,20 +199,22 @@ class ApartRecorder:
         Waits while the ring is full. Raises JournalError as `append` does. Cost: one copy of everything, and
         a question to the system whether the process is still there.
         """
-        self._refuse_if_carried()
+        self._refuse_if_carried_or_within()
         with self._undisturbed, self._lock:
             self._refuse_if_over()
             self._hand_over()
+        self._batch.let_go()
 
     def wait_until_stored(self) -> None:
         """`flush`, and wait until all of it is on disk, or the store is failing ("degrade")."""
-        self._refuse_if_carried()
+        self._refuse_if_carried_or_within()
         with self._undisturbed, self._lock:
             self._refuse_if_over()
             self._hand_over()
             self._flushes = wanted = self._flushes + 1
             self._process.write(frame(FLUSH, NUMBER.pack(wanted)))
             self._process.wake()
+        self._batch.let_go()
         while self._words[FLUSHED] < wanted:
             self._process.look()
             sleep(LOOK_SECONDS)
@@ -223,6 +230,7 @@ class ApartRecorder:
         if self._process.carried:
             self._ending = self._closed = True
             return
+        self._refuse_if_carried_or_within()
         with self._undisturbed, self._lock:
             if self._closed:
                 return
@@ -236,6 +244,7 @@ class ApartRecorder:
             self._ending = True
             self._process.end()
             self._closed = True
+        self._batch.let_go()
         atexit.unregister(self.close)
         if self._drain is not None:
             self._drain.remove()
@@ -258,9 +267,14 @@ class ApartRecorder:
         if not self._ending:
             self.wait_until_stored()
 
-    def _refuse_if_carried(self) -> None:
+    def _refuse_if_carried_or_within(self) -> None:
         if self._process.carried:
             raise JournalError("a recorder does not survive a fork: open the journal anew in the child")
+        if self._is_within():
+            raise JournalError(
+                "the recorder was called from inside another call of it on the same thread: a signal's "
+                "handler, a finalizer or what pickles a value cannot use it there"
+            )
 
     def _refuse_if_over(self) -> None:
         if self._ending:

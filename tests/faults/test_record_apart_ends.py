@@ -8,16 +8,18 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvledger.core import COMPILED, CacheConfig, HybridCache
 from kvledger.core.errors import JournalError
-from kvledger.core.events import EventsDropped
+from kvledger.core.events import EventsDropped, NodeTouched, PagesAllocated
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal, number_transactions
 from kvledger.journal.apart import ApartRecorder, writer
@@ -41,7 +43,7 @@ from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingWriter
 from kvledger.journal.audit import audit
 from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.replay import replay
-from tests.support.stored_events import allocated, opened, record
+from tests.support.stored_events import allocated, opened, pages, record
 from tests.support.stores import change
 
 PAGE = 4
@@ -64,7 +66,8 @@ def until(done: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None
 
 def kill(made: ApartRecorder) -> None:
     os.kill(made.pid, signal.SIGKILL)
-    made._process._process.wait()
+    # It is left to the recorder to hear how it ended.
+    os.waitid(os.P_PID, made.pid, os.WEXITED | os.WNOWAIT)
 
 
 def full(made: ApartRecorder) -> bool:
@@ -489,6 +492,60 @@ def test_after_an_interrupted_close_nothing_is_taken_any_more(tmp_path: Path) ->
         assert sound_end(journal) == made.durable_seq == made.last_seq == 3
 
 
+@pytest.mark.parametrize("call", ["look_after", "forget"])
+def test_the_end_is_written_once_where_an_interrupt_comes_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+        published = made._process._board.counters
+        before = published[PUBLISHED]
+        with monkeypatch.context() as patch:
+            patch.setattr(made._process, call, interrupt)
+            with pytest.raises(Interrupt):
+                made.close()
+        assert published[PUBLISHED] == before + HEADER.size
+        made.close()
+        assert published[PUBLISHED] == before + HEADER.size
+        assert cache.digest() == stored_digest(journal)
+        assert sound_end(journal) == made.durable_seq == 1
+
+
+def test_it_asks_for_the_process_without_a_lock_that_an_interrupt_could_leave_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locks(*given: object, **named: object) -> None:
+        raise AssertionError("Popen takes its lock")
+
+    for call in ("wait", "poll", "send_signal", "kill"):
+        monkeypatch.setattr(subprocess.Popen, call, locks)
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        use(HybridCache(CONFIG, sink=made))
+        made.wait_until_stored()
+        made._process.look()
+        made.close()
+        assert sound_end(journal) == made.durable_seq == 3
+        (tmp_path / "run.db").unlink()
+        with pytest.raises(JournalError, match="no journal can be started"):
+            journal.record_apart()
+
+
+def test_a_process_whose_end_somebody_else_heard_of_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "run.db") as journal:
+        made = journal.record_apart()
+        cache = HybridCache(CONFIG, sink=made)
+        made.wait_until_stored()
+        os.kill(made.pid, signal.SIGKILL)
+        os.waitpid(made.pid, 0)
+        cache.alloc(PAGE)
+        with pytest.raises(JournalError, match="has ended"):
+            made.flush()
+        closed_once(made, said="has ended")
+
+
 @pytest.mark.parametrize("call", ["write", "take"])
 def test_an_interrupt_before_the_first_byte_of_a_frame_leaves_it_for_the_next_flush(
     without_a_process: Journal, monkeypatch: pytest.MonkeyPatch, call: str
@@ -798,6 +855,87 @@ def test_an_append_that_is_interrupted_before_it_was_handed_over_is_withdrawn(
     made.close()
     assert [one.op for one in kept_of(made).stored()] == ["open", "alloc", "free"]
     assert kept_digest(made) == cache.digest()
+
+
+def test_an_append_in_which_a_handler_is_refused_after_it_was_added_is_withdrawn(
+    without_a_process: Journal, disturb: Any
+) -> None:
+    def refuse() -> None:
+        raise JournalError("the handler was refused")
+
+    made = without_a_process.record_apart()
+    cache = HybridCache(CONFIG, sink=made)
+    before = cache.digest()
+    with disturb(made, refuse), pytest.raises(JournalError, match="the handler"):
+        cache.alloc(PAGE)
+    assert (cache.digest(), made.last_seq, made._batch.count) == (before, 1, 1)
+    use(cache)
+    made.close()
+    assert kept_digest(made) == cache.digest()
+
+
+class Calls:
+    """Pickled, it calls something."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._call()
+        return int, ()
+
+
+@pytest.mark.parametrize("call", ["append", "flush", "wait_until_stored", "close"])
+def test_a_call_inside_an_append_is_refused_and_the_append_is_whole_or_refused_too(
+    without_a_process: Journal, call: str
+) -> None:
+    made = without_a_process.record_apart()
+    made.append(record(opened()))
+    given = [record(opened())] if call == "append" else []
+    told: list[JournalError] = []
+
+    def within() -> None:
+        getattr(made, call)(*given)
+
+    def caught() -> None:
+        try:
+            within()
+        except JournalError as error:
+            told.append(error)
+
+    with pytest.raises(JournalError, match="inside another call"):
+        made.append(record(NodeTouched((Calls(within),), 1), op="refused"))  # type: ignore[arg-type]
+    assert (made.last_seq, made._batch.count) == (1, 1)
+    made.append(record(NodeTouched((Calls(caught),), 1), allocated("r", 1), op="whole"))  # type: ignore[arg-type]
+    assert [str(error) for error in told] == [str(told[0])]
+    assert "inside another call" in str(told[0])
+    made.close()
+    assert [one.op for one in kept_of(made).stored()] == ["op", "whole"]
+    assert made.last_seq == 3
+
+
+def test_what_runs_at_the_end_of_what_was_handed_over_may_use_the_recorder(tmp_path: Path) -> None:
+    wide, ends = np.arange(5_000, dtype=np.int64) * 3, list[int]()
+    with Journal.open(tmp_path / "run.db") as journal, journal.record_apart() as made:
+        made.append(record(opened()))
+
+        def end(one: object) -> None:
+            made.append(record(PagesAllocated(None, wide, wide, None)))
+            made.flush()
+            ends.append(made.last_seq)
+
+        def watched() -> list[Any]:
+            arrays = [wide.copy() for _ in range(8)]
+            made.append(record(*(PagesAllocated(None, array, pages([1]), None) for array in arrays)))
+            return [weakref.ref(array, end) for array in arrays]
+
+        references = watched()
+        assert ends == []
+        made.flush()
+        assert ends == list(range(10, 10 + len(references)))
+        made.wait_until_stored()
+        assert made.durable_seq == 17
+        assert [len(one.events) for one in journal.reader().transactions()] == [1, 8] + [1] * 8
 
 
 def test_a_recording_whose_first_transaction_was_refused_or_withdrawn_begins_with_the_next_one(

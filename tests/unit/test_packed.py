@@ -4,6 +4,8 @@ import gc
 import importlib.util
 import marshal
 import sys
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +28,7 @@ from kvledger.core.events import (
 )
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.sinks import TransactionRecord
-from kvledger.journal.apart import frames, packed
+from kvledger.journal.apart import frames, packed, plans
 from kvledger.journal.apart.flat import add
 from kvledger.journal.apart.frames import BATCH, unpack
 from kvledger.journal.apart.plans import HEADER
@@ -200,7 +202,10 @@ def test_what_are_no_runs_is_refused(module: Any, runs: Any) -> None:
 
 
 def test_both_have_the_same_limits() -> None:
-    for name in ("FEW_TOKEN_BYTES", "FEW_ARRAY_BYTES", "MANY_ENTRIES", "ENTRIES_A_RUN", "MARSHAL_VERSION"):
+    names = [name for name in dir(TWIN) if name.isupper() and isinstance(getattr(TWIN, name), int)]
+    own = [name for name in names if name not in dir(plans)]
+    assert len(own) == 6
+    for name in own:
         assert getattr(packed, name) == getattr(TWIN, name)
 
 
@@ -311,11 +316,234 @@ def test_what_is_long_is_kept_by_reference_until_it_is_handed_over_or_taken_back
         assert (sys.getrefcount(tokens) > not_held[0]) == is_long
         assert (sys.getrefcount(array) > not_held[1]) == is_long
         end()
+        batch.let_go()
         assert (sys.getrefcount(tokens), sys.getrefcount(array)) == not_held
     add_long(batch, tokens, array)
     del batch, end
     gc.collect()
     assert (sys.getrefcount(tokens), sys.getrefcount(array)) == not_held
+
+
+def refuse(batch: Any, sent: TransactionRecord) -> None:
+    sent.events.append(NO_EVENT)
+    assert not batch.add(sent, 1, None)
+
+
+def take(batch: Any, sent: TransactionRecord) -> None:
+    assert batch.add(sent, 1, None)
+    batch.take()
+
+
+def take_back(batch: Any, sent: TransactionRecord) -> None:
+    assert batch.add(sent, 1, None)
+    assert batch.take_back()
+
+
+def write(batch: Any, sent: TransactionRecord) -> None:
+    batch.open(memoryview(bytearray(8)), 0, *ring_of(2**22), 1_000)
+    assert batch.add(sent, 1, None)
+    if not batch.write():
+        batch.take()
+
+
+@pytest.mark.parametrize("way", [refuse, take, take_back, write])
+@pytest.mark.parametrize("module", MODULES)
+def test_what_an_object_runs_at_its_end_runs_when_it_is_let_go_and_finds_the_batch_whole(
+    module: Any, way: Callable[[Any, TransactionRecord], None]
+) -> None:
+    batch, ends = batch_of(module), list[int]()
+    wide = WHOLE * 2
+
+    def end(one: object) -> None:
+        ends.append(batch.count)
+        assert batch.add(record(*[PagesAllocated(None, wide, wide, None)] * 20), 1, None)
+
+    def sent() -> tuple[TransactionRecord, list[Any]]:
+        arrays = [WHOLE * 3 for _ in range(8)]
+        watched = [weakref.ref(array, end) for array in arrays]
+        return record(*(PagesAllocated(None, array, pages([1]), None) for array in arrays)), watched
+
+    one, watched = sent()
+    way(batch, one)
+    assert ends == []
+    # What was refused is the caller's alone, or is let go with the rest.
+    one.events.clear()
+    assert ends == [] or way is refuse
+    made = list[Any]()
+    for _ in watched:
+        # What was added meanwhile lies over the rest, which goes with it.
+        batch.let_go()
+        made += arrived(b"".join(batch.take()))
+    assert (len(ends), len(made)) == (len(watched), 20 * len(watched))
+
+
+def test_a_transaction_that_waits_is_whole_where_one_after_it_was_refused_or_taken_back() -> None:
+    def made(module: Any) -> bytes:
+        batch = batch_of(module)
+        for number in range(3):
+            sent = record(PagesAllocated(None, WHOLE * 2, WHOLE * 3, number))
+            for way in (take_back, refuse):
+                assert batch.add(sent, number, None)
+                way(batch, record(PagesAllocated(None, WHOLE * 5, pages([1]), None)))
+                if number == 1:
+                    batch.let_go()
+        return b"".join(batch.take())
+
+    (one,) = {made(module.values[0]) for module in MODULES}
+    assert [event.row_start for event in arrived(one)] == [0, 0, 1, 1, 2, 2]
+
+
+class Calls:
+    """Pickled, it calls something."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self._call()
+        return int, ()
+
+
+@pytest.mark.compiled
+def test_a_batch_that_is_compiled_refuses_what_the_transaction_calls_that_is_being_added() -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    batch: Any = packed.Batch(frames.PACKINGS, BATCH, TransactionRecord)
+    batch.open(memoryview(bytearray(8)), 0, *ring_of(4_096), 100)
+    plain, calls = record(Evicted(1, 2, 3, 4)), []
+
+    def call() -> None:
+        calls.append((batch.add_now(plain), batch.write(), batch.take_back()))
+        for refused in (
+            batch.take,
+            lambda: batch.add(plain, 1, None),
+            lambda: batch.add_pickled(b"", 1),
+        ):
+            with pytest.raises(RuntimeError, match="inside"):
+                refused()
+        batch.let_go()
+
+    wide = PagesAllocated(None, WHOLE * 2, pages([1]), None)
+    assert batch.add(plain, 1, None)
+    assert batch.add(record(wide, NodeTouched((Calls(call),), 1), wide), 1, None)  # type: ignore[arg-type]
+    assert calls == [(False, False, False)]
+    assert (batch.count, batch.events) == (2, 4)
+    assert len(arrived(b"".join(batch.take()))) == 4
+
+
+@pytest.mark.compiled
+def test_memory_that_cannot_be_given_back_is_kept() -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    testing = pytest.importorskip("_testcapi")
+    batch: Any = packed.Batch(frames.PACKINGS, BATCH, TransactionRecord)
+    batch.open(memoryview(bytearray(8)), 0, *ring_of(2**23), 100_000)
+    sent = record(*[Evicted(1, 2, 3, 4)] * 60_000)
+    assert batch.add(sent, 1, None)
+    testing.set_nomemory(0, 0)
+    try:
+        written = batch.write()
+    finally:
+        testing.remove_mem_hooks()
+    assert written
+    assert batch.add(sent, 1, None)
+    assert len(arrived(b"".join(batch.take()))) == 60_000
+
+
+def test_what_is_larger_than_marshal_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TWIN, "MOST_BYTES", WHOLE.nbytes)
+    batch: Any = batch_of(TWIN)
+    batch.add_pickled(bytes(TWIN.MOST_BYTES), 1)
+    with pytest.raises(OverflowError, match="too large"):
+        batch.add_pickled(bytes(TWIN.MOST_BYTES + 1), 1)
+    for size, taken in ((0, True), (1, False)):
+        tokens = bytes(TWIN.MOST_BYTES + size)
+        assert batch.add(record(NodeSplit(NodeId(1), NodeId(2), 4, tokens)), 1, None) == taken
+    # Nor are there more runs than that: it goes as it is.
+    array = np.concatenate([WHOLE[:4]] * 100)
+    runs = len(made_of(TWIN, record(PagesAllocated(None, array, pages([1]), None))))
+    monkeypatch.setattr(TWIN, "MOST_BYTES", 16 * 100 - 1)
+    assert len(made_of(TWIN, record(PagesAllocated(None, array, pages([1]), None)))) > runs
+
+
+def test_a_transaction_too_large_to_be_pickled_is_told_as_such() -> None:
+    class Full:
+        """Stands for a batch for which everything is too large."""
+
+        def add(self, *transaction: Any) -> bool:
+            return False
+
+        def add_pickled(self, pickled: bytes, events: int) -> None:
+            raise OverflowError("a transaction is too large")
+
+    full: Any = Full()
+    with pytest.raises(JournalError, match=r"cannot be handed to .* too large"):
+        add(full, record(), 1, None)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_fewer_events_than_none_are_refused(module: Any) -> None:
+    batch = batch_of(module)
+    with pytest.raises(ValueError, match="-1 events"):
+        batch.add_pickled(b"", -1)
+    assert (batch.count, batch.accepted) == (0, 0)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_batch_takes_no_keywords(module: Any) -> None:
+    with pytest.raises(TypeError):
+        module.Batch({}, BATCH, TransactionRecord, more=1)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    ("way", "type_"),
+    [
+        (plans.ARRAY, np.dtype(np.int8)),
+        (plans.ARRAY, np.dtype(np.float64)),
+        (plans.ARRAY, np.dtype(">i8" if sys.byteorder == "little" else "<i8")),
+        (plans.ARRAY | plans.OPTIONAL, np.dtype("M8[s]")),
+        (plans.ARRAY, None),
+        (plans.CHOICE, int),
+        (plans.CHOICE | plans.OPTIONAL, None),
+    ],
+)
+def test_what_is_compiled_refuses_ways_that_do_not_fit_their_types(way: int, type_: Any) -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    with pytest.raises(TypeError, match="64-bit"):
+        packed.Batch({Evicted: (1, Evicted.values, bytes([way]), (type_,))}, BATCH, TransactionRecord)
+
+
+@pytest.mark.compiled
+def test_what_is_compiled_follows_no_word_and_no_ring_that_it_cannot_read() -> None:
+    if not COMPILED:
+        pytest.skip("the interpreted core")
+    batch: Any = packed.Batch(frames.PACKINGS, BATCH, TransactionRecord)
+    phase, (ring, counters) = memoryview(bytearray(24)), ring_of(4_096)
+    bytewise = memoryview(bytearray(64))
+    for read, published in ((-1, 0), (1, 0), (0, -1)):
+        counters[READ], counters[PUBLISHED] = read, published
+        with pytest.raises(ValueError, match="aligned"):
+            batch.open(phase[:8], 0, ring, counters, 10)
+    counters[READ] = counters[PUBLISHED] = 0
+    for unfit in (
+        (phase[1:9], 0, ring, counters),
+        (phase[:7], 0, ring, counters),
+        (phase[:8], 0, ring[:0], counters),
+        (phase[:8], 0, ring, counters[:1]),
+        (phase[:8], 0, ring, bytewise[1:17]),
+    ):
+        with pytest.raises(ValueError, match="aligned"):
+            batch.open(*unfit, 10)
+    assert not batch.add_now(record())
+    batch.open(phase[:8], 0, ring, counters, 10)
+    assert batch.add_now(record())
+    with pytest.raises(TypeError, match="already"):
+        batch.open(phase[:8], 0, ring, counters, 10)
+    for read, published in ((-1, -1), (-1, 0), (1, 0)):
+        counters[READ], counters[PUBLISHED] = read, published
+        assert not batch.write()
 
 
 @pytest.mark.parametrize("module", MODULES)
