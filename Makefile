@@ -26,11 +26,11 @@ COMPILED := build/compiled
 SOURCES = $(shell find core journal api tools alembic src/kvledger/__init__.py src/kvledger/py.typed -type f \
 	-not -path '*/__pycache__/*')
 
-# The tests that drive a cache; what only reads journals runs the same code in both cores.
+# The tests that drive a cache, and those of replay and audit; everything else runs the same code in both.
 COMPILED_TESTS = tests/property \
 	$(wildcard tests/unit/test_core_*.py tests/unit/test_fingerprint*.py tests/scenario/test_scenarios_*.py) \
 	tests/unit/test_closed_pools.py tests/unit/test_poisoned_pools.py tests/unit/test_same_pages.py \
-	tests/unit/test_transaction_beginnings.py tests/unit/test_workload_kv.py tests/unit/test_replay_digest.py \
+	tests/unit/test_transaction_beginnings.py tests/unit/test_workload_kv.py \
 	tests/unit/test_frames.py tests/unit/test_packed.py tests/unit/test_ring.py tests/contract/test_record_apart.py \
 	tests/faults/test_record_apart_ends.py \
 	tests/contract/test_page_allocators.py tests/contract/test_sinks.py tests/contract/test_token_policy.py \
@@ -40,7 +40,10 @@ COMPILED_TESTS = tests/property \
 	tests/scenario/test_readme.py tests/scenario/test_engine_commands.py tests/scenario/test_embed_defaults.py \
 	tests/faults/test_event_boundaries.py tests/faults/test_transaction_endings.py \
 	tests/faults/test_families_core.py tests/faults/test_unreadable_kv.py tests/faults/test_content_evidence.py \
-	tests/faults/test_model_reads.py tests/faults/test_audit_healthy.py tests/packaging/test_compiled_core.py
+	tests/faults/test_model_reads.py $(wildcard tests/faults/test_audit_*.py tests/unit/test_replay*.py) \
+	tests/faults/test_tampered_journals.py tests/faults/test_honest_verdicts.py \
+	tests/faults/test_pruned_evidence.py $(wildcard tests/unit/test_snapshot*.py) \
+	tests/packaging/test_compiled_core.py
 
 # Debian's way to say that installing PostgreSQL shall neither make nor start a cluster.
 PG_INSTALL = mkdir -p /etc/postgresql-common && \

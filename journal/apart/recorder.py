@@ -139,9 +139,8 @@ class ApartRecorder:
 
         Raises JournalError when the recorder is closed, has failed, was carried through a fork, or records
         another cache already, for what cannot be handed over, and inside another call; the transaction is
-        then not recorded. Cost:
-        a microsecond and half a one for each event, three for each where the core is not compiled; with the
-        first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
+        then not recorded. Cost: a microsecond and half a one for each event, three for each where the core is
+        not compiled; with the first transaction past `STEP_EVENTS` that nobody flushed, that of a `flush`.
         """
         batch = self._batch
         added = batch.added
