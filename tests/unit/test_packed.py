@@ -1,13 +1,10 @@
 """A batch makes the same bytes in Python and in C, and whatever array there is comes back out of them."""
 
 import gc
-import importlib.util
 import marshal
 import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,21 +30,10 @@ from kvledger.journal.apart.flat import add
 from kvledger.journal.apart.frames import BATCH, unpack
 from kvledger.journal.apart.plans import HEADER
 from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingReader
+from tests.support.source_of import source_of
 from tests.support.stored_events import events_of, opened, pages, record, seeded, transactions
 
-
-def in_python() -> ModuleType:
-    """The module whose source is Python, whichever one is imported."""
-    source = Path(frames.__file__ or "").with_name("packed.py")
-    spec = importlib.util.spec_from_file_location("packed_in_python", source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TWIN = in_python()
+TWIN = source_of(packed)
 MODULES = [pytest.param(TWIN, id="Python")]
 if COMPILED:
     MODULES.append(pytest.param(packed, id="C"))
