@@ -43,6 +43,7 @@ from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingWriter
 from kvledger.journal.audit import audit
 from kvledger.journal.recorder import STEP_EVENTS
 from kvledger.journal.replay import replay
+from tests.support.calls_when_pickled import Calls
 from tests.support.stored_events import allocated, opened, pages, record
 from tests.support.stores import change
 
@@ -872,17 +873,6 @@ def test_an_append_in_which_a_handler_is_refused_after_it_was_added_is_withdrawn
     use(cache)
     made.close()
     assert kept_digest(made) == cache.digest()
-
-
-class Calls:
-    """Pickled, it calls something."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        self._call()
-        return int, ()
 
 
 @pytest.mark.parametrize("call", ["append", "flush", "wait_until_stored", "close"])

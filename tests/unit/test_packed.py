@@ -30,6 +30,7 @@ from kvledger.journal.apart.flat import add
 from kvledger.journal.apart.frames import BATCH, unpack
 from kvledger.journal.apart.plans import HEADER
 from kvledger.journal.apart.ring import COUNTERS, PUBLISHED, READ, RingReader
+from tests.support.calls_when_pickled import Calls
 from tests.support.source_of import source_of
 from tests.support.stored_events import events_of, opened, pages, record, seeded, transactions
 
@@ -377,17 +378,6 @@ def test_a_transaction_that_waits_is_whole_where_one_after_it_was_refused_or_tak
 
     (one,) = {made(module.values[0]) for module in MODULES}
     assert [event.row_start for event in arrived(one)] == [0, 0, 1, 1, 2, 2]
-
-
-class Calls:
-    """Pickled, it calls something."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        self._call()
-        return int, ()
 
 
 @pytest.mark.compiled
