@@ -65,6 +65,7 @@ def evict(ledger: Ledger, full_pages: int, swa_pages: int) -> tuple[int, int]:
         else:
             swa += len(node.swa)
             ledger.apply(SwaTombstoned(node.id, Cause.CAPACITY, node.full, node.swa))
+    state.recency.drop_outdated()
     page = state.page_size
     ledger.apply(Evicted(full_pages * page, swa_pages * page, full * page, swa * page))
     return full, swa

@@ -1,6 +1,6 @@
 """Which node goes next: two queues over logical stamps.
 
-Entries order by (stamp, start, first Full page). Queues are lazy heaps: an entry is never moved, only
+Entries order by (stamp, start, first Full page). Queues are lazy: an entry is never moved, only
 found outdated when it comes up. What is current of a node has one stamp per queue (`full_queued`,
 `swa_queued`), and equal entries may stand twice; entries of locked nodes are dropped when they come up
 and offered again on unlock. What is offered waits in a list until somebody asks who goes next, so a node
@@ -8,27 +8,18 @@ that is touched, locked and unlocked many times between two evictions is queued 
 
 Full: unlocked leaves. SWA: live nodes without SWA lock, those *outside* every window first. A node is
 inside when the next leaf or branching node at or below it ends less than W tokens past its own end.
-The class is evaluated when an entry comes up; an inside entry is set aside in a second heap, and
+The class is evaluated when an entry comes up; an inside entry is set aside in a second queue, and
 `reconsider` puts it back when the tree below it changed so that it may have come to lie outside.
 
 Entries are made before the marks that say so: an interrupt in between leaves one too many, never one too few.
 """
 
-import heapq
-
+from kvledger.core.eviction_queue import Entry, EvictionQueue
 from kvledger.core.ids import NodeId
 from kvledger.core.node import Node
 
-Entry = tuple[int, int, int, Node]
-
 COMPACT_FLOOR = 1024
-"""Lists and heaps shorter than this are never rebuilt."""
-
-
-def heap(entries: list[Entry]) -> list[Entry]:
-    """A heap of these entries, which the caller gives up."""
-    heapq.heapify(entries)
-    return entries
+"""Lists and queues shorter than this are never rebuilt."""
 
 
 class Recency:
@@ -40,9 +31,9 @@ class Recency:
         self._window = window
         self._nodes = nodes
         self._offered: list[Node] = []
-        self._full: list[Entry] = []
-        self._swa: list[Entry] = []
-        self._inside: list[Entry] = []
+        self._full = EvictionQueue()
+        self._swa = EvictionQueue()
+        self._inside = EvictionQueue()
 
     def offer(self, node: Node) -> None:
         """Note that the node may have become evictable, or is so with another stamp. O(1), amortised."""
@@ -82,13 +73,13 @@ class Recency:
         if self._offered:
             self._queue_offered()
         queue = self._full
-        while queue:
-            stamp, start, _, node = queue[0]
+        while (entry := queue.first()) is not None:
+            stamp, start, _, node = entry
             if node.full_queued == stamp and node.start == start:
                 if not node.children and not node.full_lock:
                     return node
                 node.full_queued = -1
-            heapq.heappop(queue)
+            queue.drop_first()
         return None
 
     def next_swa(self) -> Node | None:
@@ -96,41 +87,52 @@ class Recency:
         if self._offered:
             self._queue_offered()
         queue = self._swa
-        while queue:
-            entry = queue[0]
+        while (entry := queue.first()) is not None:
             node = entry[3]
             if self._current_swa(entry):
                 if node.swa is None or node.swa_lock:
                     node.swa_queued = -1
                 elif self._is_inside(node):
-                    heapq.heappush(self._inside, entry)
+                    self._inside.push(entry)
                     node.swa_inside = True
                 else:
                     return node
-            heapq.heappop(queue)
+            queue.drop_first()
         queue = self._inside
-        while queue:
-            node = queue[0][3]
-            if self._current_swa(queue[0]) and node.swa_inside:
+        while (entry := queue.first()) is not None:
+            node = entry[3]
+            if self._current_inside(entry):
                 if node.swa is not None and not node.swa_lock:
                     return node
                 node.swa_queued = -1
                 node.swa_inside = False
-            heapq.heappop(queue)
+            queue.drop_first()
         return None
 
+    def drop_outdated(self) -> None:
+        """Take out entries that come first and are outdated: they keep nodes alive that are gone.
+
+        Each queue does so when it is asked, but one whose pool is never short is not. O(1), amortised.
+        """
+        while (entry := self._full.first()) is not None and not self._current_full(entry):
+            self._full.drop_first()
+        while (entry := self._swa.first()) is not None and not self._current_swa(entry):
+            self._swa.drop_first()
+        while (entry := self._inside.first()) is not None and not self._current_inside(entry):
+            self._inside.drop_first()
+
     def _queue_offered(self) -> None:
-        """Enter what was offered wherever it is evictable now and has no current entry. O(log n) each."""
-        nodes, push = self._nodes, heapq.heappush
+        """Enter what was offered wherever it is evictable now and has no current entry."""
+        nodes = self._nodes
         for node in self._offered:
             if nodes.get(node.id) is not node:
                 continue
             stamp = node.stamp
             if not node.children and not node.full_lock and node.full_queued != stamp:
-                push(self._full, (stamp, node.start, node.full.item(0), node))
+                self._full.push((stamp, node.start, node.full.item(0), node))
                 node.full_queued = stamp
             if node.swa is not None and not node.swa_lock and node.swa_queued != stamp:
-                push(self._swa, (stamp, node.start, node.full.item(0), node))
+                self._swa.push((stamp, node.start, node.full.item(0), node))
                 node.swa_inside = False
                 node.swa_queued = stamp
         offered, self._offered = self._offered, []
@@ -138,10 +140,10 @@ class Recency:
             node.offered = False
         most = COMPACT_FLOOR + 4 * len(nodes)
         if len(self._full) > most:
-            self._full = heap([e for e in self._full if self._current_full(e)])
+            self._full = EvictionQueue(e for e in self._full if self._current_full(e))
         if len(self._swa) + len(self._inside) > most:
-            self._swa = heap([e for e in self._swa if self._current_swa(e)])
-            self._inside = heap([e for e in self._inside if self._current_swa(e) and e[3].swa_inside])
+            self._swa = EvictionQueue(e for e in self._swa if self._current_swa(e))
+            self._inside = EvictionQueue(e for e in self._inside if self._current_inside(e))
 
     def _is_inside(self, node: Node) -> bool:
         """True when a leaf or branching node at or below ends less than W tokens past the node."""
@@ -162,3 +164,6 @@ class Recency:
     def _current_swa(entry: Entry) -> bool:
         stamp, start, _, node = entry
         return node.swa_queued == stamp and node.start == start
+
+    def _current_inside(self, entry: Entry) -> bool:
+        return entry[3].swa_inside and self._current_swa(entry)

@@ -14,13 +14,13 @@ could place elsewhere are entered anew (`reconsider`). The marks, the margin and
 the end of a committed outermost transaction (`learning`): no rollback has to bring them back.
 """
 
-import heapq
 from typing import Final
 
+from kvledger.core.eviction_queue import Entry, EvictionQueue
 from kvledger.core.ids import NodeId
 from kvledger.core.margin import Margin
 from kvledger.core.node import Node, only_child
-from kvledger.core.recency import COMPACT_FLOOR, Entry, Recency, heap
+from kvledger.core.recency import COMPACT_FLOOR, Recency
 from kvledger.core.references import References
 
 STAMP_BITS: Final = 48
@@ -119,7 +119,7 @@ class Retention(Recency):
     def _enter_swa(self, node: Node) -> None:
         order = _order(node)
         if node.swa is not None and not node.swa_lock and node.swa_queued != order:
-            heapq.heappush(self._swa, (order, node.start, node.full.item(0), node))
+            self._swa.push((order, node.start, node.full.item(0), node))
             node.swa_inside = False
             node.swa_queued = order
 
@@ -131,7 +131,7 @@ class Retention(Recency):
                 continue
             order = _order(node)
             if not node.children and not node.full_lock and node.full_queued != order:
-                heapq.heappush(self._full, (order, node.start, node.full.item(0), node))
+                self._full.push((order, node.start, node.full.item(0), node))
                 node.full_queued = order
             if len(node.children) != 1 or node.ends_row:
                 self.reconsider(node)
@@ -141,10 +141,10 @@ class Retention(Recency):
             node.offered = False
         most = COMPACT_FLOOR + 4 * len(nodes)
         if len(self._full) > most:
-            self._full = heap([e for e in self._full if self._current_full(e)])
+            self._full = EvictionQueue(e for e in self._full if self._current_full(e))
         if len(self._swa) + len(self._inside) > most:
-            self._swa = heap([e for e in self._swa if self._current_swa(e) and not e[3].swa_inside])
-            self._inside = heap([e for e in self._inside if self._current_inside(e)])
+            self._swa = EvictionQueue(e for e in self._swa if self._current_swa(e) and not e[3].swa_inside)
+            self._inside = EvictionQueue(e for e in self._inside if self._current_inside(e))
 
     def kept_from(self, node: Node) -> int:
         """Position from which on the SWA of `node` is to be kept: its end or more for nothing of it."""
@@ -155,8 +155,7 @@ class Retention(Recency):
         if self._offered:
             self._queue_offered()
         queue = self._swa
-        while queue:
-            entry = queue[0]
+        while (entry := queue.first()) is not None:
             node = entry[3]
             if self._current_swa(entry) and not node.swa_inside:
                 if node.swa is None or node.swa_lock:
@@ -166,19 +165,19 @@ class Retention(Recency):
                     if kept > node.start:
                         return node
                     kept_order = _order(end)
-                    heapq.heappush(self._inside, (kept_order, entry[1], entry[2], node))
+                    self._inside.push((kept_order, entry[1], entry[2], node))
                     node.kept_order = kept_order
                     node.swa_inside = True
-            heapq.heappop(queue)
+            queue.drop_first()
         queue = self._inside
-        while queue:
-            node = queue[0][3]
-            if self._current_inside(queue[0]):
+        while (entry := queue.first()) is not None:
+            node = entry[3]
+            if self._current_inside(entry):
                 if node.swa is not None and not node.swa_lock:
                     return node
                 node.swa_queued = -1
                 node.swa_inside = False
-            heapq.heappop(queue)
+            queue.drop_first()
         return None
 
     def _kept_for(self, node: Node) -> tuple[int, Node]:
@@ -198,8 +197,7 @@ class Retention(Recency):
             current = only_child(current)
         return max(0, kept) // self._page * self._page, kept_for
 
-    @staticmethod
-    def _current_inside(entry: Entry) -> bool:
+    def _current_inside(self, entry: Entry) -> bool:
         order, start, _, node = entry
         return node.swa_inside and node.kept_order == order and node.start == start
 

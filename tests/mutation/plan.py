@@ -43,6 +43,7 @@ CORE = Target(
         "core/raw_insert.py",
         "core/locking.py",
         "core/eviction.py",
+        "core/eviction_queue.py",
         "core/commit.py",
         "core/transaction.py",
         "core/page_arrays.py",
