@@ -11,6 +11,7 @@ protected length and lease change together. What is refused stays the request's 
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from kvledger.core.errors import InvariantViolation
 from kvledger.core.events import (
@@ -208,7 +209,7 @@ def path_pages_after(node: Node | None, base: int, end: int, page_size: int) -> 
     return pages
 
 
-def _ranges(pages: Pages, page_size: int) -> list[TokenRange]:
+def _ranges(pages: npt.NDArray[np.intp], page_size: int) -> list[TokenRange]:
     """Maximal token ranges of ascending page indices."""
     cuts = np.flatnonzero(np.diff(pages) != 1) + 1
     return [(int(run[0]) * page_size, (int(run[-1]) + 1) * page_size) for run in np.split(pages, cuts)]

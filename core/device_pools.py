@@ -20,7 +20,7 @@ from kvledger.core.free_pages import FreePages
 from kvledger.core.inputs import Slots, as_integers, as_slots
 from kvledger.core.kv_checksum import PoolChecksums
 from kvledger.core.kv_tensors import KVTensors
-from kvledger.core.page_arrays import page_index
+from kvledger.core.page_arrays import WidePages, narrowed, page_index
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
 from kvledger.core.pools import Fingerprints, MappedPart, PoolChanges
 from kvledger.core.row_passes import put_at
@@ -78,10 +78,10 @@ class DevicePools:
             return None
         return self._free_full.take(full), self._free_swa.take(swa)
 
-    def give_back(self, full: Pages, swa: Pages) -> None:
+    def give_back(self, full: Any, swa: Any) -> None:
         """Undo of `allocate`."""
-        self._free_full.give(full)
-        self._free_swa.give(swa)
+        self._free_full.give(narrowed(full))
+        self._free_swa.give(narrowed(swa))
 
     def commit(self, changes: PoolChanges) -> None:
         """Frees, and an update of the mirror: on a device one batch, on the host part after part."""
@@ -133,7 +133,7 @@ class DevicePools:
         self._check_layer(layer)
         return self._in_swa(layer)
 
-    def fingerprint(self, pages: Any, swa: Pages | None = None) -> Fingerprints:
+    def fingerprint(self, pages: Any, swa: WidePages | None = None) -> Fingerprints:
         """Checksums of the KV bytes of Full pages: uint64[n, 2], of the Full layers and of the SWA layers.
 
         Computed on the device. Pages with equal bytes have equal checksums, wherever they are; an SWA side
@@ -235,13 +235,13 @@ class DevicePools:
         self.v = full.v | swa.v
         return full, swa
 
-    def _fill_with_nan(self, full: Pages, swa: Pages) -> None:
+    def _fill_with_nan(self, full: WidePages, swa: WidePages) -> None:
         """Pages of each pool, in all the layers that keep KV there."""
         for tensors, pages in zip(self._kv or (), (full, swa), strict=False):
             if len(pages):
                 tensors.fill_with_nan(self.to_device(pages))
 
-    def _index(self, layer: int, slots: Slots, pages: Pages) -> torch.Tensor:
+    def _index(self, layer: int, slots: Slots, pages: WidePages) -> torch.Tensor:
         """Where a layer keeps Full slots; an SWA layer looks in the device's mirror, as a kernel would.
 
         While a transaction is open the mirror waits for its end, and the host's mapping is asked instead.
@@ -258,7 +258,7 @@ class DevicePools:
         full_pages = index // page
         return self._mirror[full_pages].to(torch.int64) * page + (index - full_pages * page)
 
-    def _pages(self, slots: Slots) -> Pages:
+    def _pages(self, slots: Slots) -> WidePages:
         pages = slots // self.page_size
         if len(pages) and (int(pages.min()) < 1 or int(pages.max()) >= len(self._mirror)):
             raise ForeignSlots("a slot outside the Full pool, or in its padding page")

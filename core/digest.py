@@ -12,6 +12,7 @@ import numpy as np
 from kvledger.core.events import Pages
 from kvledger.core.ids import NodeId
 from kvledger.core.node import Node, parent_of
+from kvledger.core.page_arrays import WidePages
 from kvledger.core.page_table import CALLER, DEFERRED, FREE, SWA_DEFERRED, SWA_FREE
 from kvledger.core.sinks import TokenForm
 from kvledger.core.state import CacheState
@@ -100,7 +101,7 @@ def _pages(out: "hashlib._Hash", state: CacheState) -> None:
     for pages in (
         np.flatnonzero(owner == CALLER) + 1,
         mapped,
-        table.mapping[mapped].astype(np.int64),
+        table.mapping[mapped],
         np.flatnonzero(owner == FREE) + 1,
         np.flatnonzero(swa_state == SWA_FREE) + 1,
         np.flatnonzero(owner == DEFERRED) + 1,
@@ -117,5 +118,5 @@ def _string(data: bytes) -> bytes:
     return struct.pack("<q", len(data)) + data
 
 
-def _array(pages: Pages) -> bytes:
+def _array(pages: Pages | WidePages) -> bytes:
     return struct.pack("<q", len(pages)) + np.ascontiguousarray(pages, dtype="<i8").tobytes()

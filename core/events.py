@@ -3,9 +3,9 @@
 Events are past tense and carry facts, not commands: an event names every page it moved, so that a
 reader needs no cache to check it. In core they are slotted records that nobody changes after they
 were built (type checkers hold them frozen; at run time the price of enforcing it is not paid on
-the scheduler's thread). Arrays are one-dimensional `int64` and read-only; one may be nearly all of
-another that is read-only too, and never is part of a live row. Pages are page numbers, never slots;
-lengths and positions are tokens unless a name ends in `_pages` or `_page`.
+the scheduler's thread). Arrays are one-dimensional and read-only, pages `int32`, sums `uint64`; one may
+be nearly all of another that is read-only too, and never is part of a live row. Pages are page numbers,
+never slots; lengths and positions are tokens unless a name ends in `_pages` or `_page`.
 
 Two arrays named `full_pages` and `swa_pages` in one event stand beside one another: `swa_pages[i]`
 is the SWA peer that `full_pages[i]` had (frees) or got (allocations), 0 where there was none.
@@ -23,8 +23,8 @@ import numpy.typing as npt
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.core.records import record
 
-Pages = npt.NDArray[np.int64]
-"""int64[n] page numbers, read-only once inside an event."""
+Pages = npt.NDArray[np.int32]
+"""int32[n] page numbers, read-only once inside an event. Slots are wider: widen before you multiply."""
 
 Sums = npt.NDArray[np.uint64]
 """uint64[n] checksums of KV bytes, one a page, read-only once inside an event."""

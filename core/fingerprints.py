@@ -20,6 +20,7 @@ import numpy as np
 from kvledger.core.errors import CacheError, InvariantViolation, KVUnreadable
 from kvledger.core.events import FingerprintReason, KvFingerprinted, KvUnread, Sums
 from kvledger.core.node import Node
+from kvledger.core.page_arrays import widened
 from kvledger.core.transaction import Ledger
 
 
@@ -68,7 +69,7 @@ def _ask(ledger: Ledger, nodes: list[Node]) -> Sums:
     state = ledger.state
     full = nodes[0].full if len(nodes) == 1 else np.concatenate([node.full for node in nodes])
     ask: Any = state.fingerprint
-    found = ask(full, state.pages.peers(full))
+    found = ask(widened(full), widened(state.pages.peers(full)))
     if not isinstance(found, np.ndarray) or found.dtype != np.uint64 or found.shape != (len(full), 2):
         raise InvariantViolation(
             [("locked-content", f"the memory's fingerprints of {len(full)} pages are no uint64[n, 2]")]

@@ -11,7 +11,7 @@ import numpy as np
 
 from kvledger.core.events import Pages
 
-EMPTY: Pages = np.empty(0, dtype=np.int64)
+EMPTY: Pages = np.empty(0, dtype=np.int32)
 EMPTY.setflags(write=False)
 
 
@@ -50,7 +50,7 @@ class FreePages:
         missing = n - len(used)
         if not missing:
             return used.copy()
-        fresh = np.arange(self._fresh, self._fresh + missing, dtype=np.int64)
+        fresh = np.arange(self._fresh, self._fresh + missing, dtype=np.int32)
         self._fresh += missing
         return np.concatenate((used, fresh)) if len(used) else fresh
 

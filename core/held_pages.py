@@ -21,7 +21,7 @@ def take_pages(
     full, swa, taken = chosen
     ledger.note(lambda: table.untake(taken))
     if not with_swa:
-        swa = np.zeros(pages, dtype=np.int64)
+        swa = np.zeros(pages, dtype=np.int32)
         swa.setflags(write=False)
     ledger.apply(PagesAllocated(owner, full, swa, row_start))
     return full

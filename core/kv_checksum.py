@@ -29,8 +29,9 @@ import numpy.typing as npt
 import torch
 
 from kvledger.core.errors import KVUnreadable
-from kvledger.core.events import Pages, Sums
+from kvledger.core.events import Sums
 from kvledger.core.kv_tensors import KVTensors
+from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import Fingerprints
 
 HOST_WORDS = 2**17
@@ -40,7 +41,7 @@ DEVICE_WORDS = 2**22
 """Words that another device works on at once: 48 MiB of room, and launches cost less than what they read."""
 
 DEVICE_PAGES = 2**12
-"""Pages between two copies of sums from such a device to the host."""
+"""WidePages between two copies of sums from such a device to the host."""
 
 HALF_WORD = np.uint64(32)
 
@@ -58,7 +59,7 @@ class KVChecksum:
     def __init__(self, block: torch.Tensor, *, page_size: int) -> None:
         tensors, slots, *shape = block.shape
         size = page_size * int(np.prod(shape)) * block.element_size()
-        self._of: Callable[[Pages], Sums]
+        self._of: Callable[[WidePages], Sums]
         if not tensors:
             self._of = _sums_of_nothing
         elif block.device.type == "cpu" and size % 8 == 0:
@@ -66,7 +67,7 @@ class KVChecksum:
         else:
             self._of = _DeviceSums(block, pages=slots // page_size, size=size).of
 
-    def of(self, pages: Pages) -> Sums:
+    def of(self, pages: WidePages) -> Sums:
         """One checksum a page of `pages` (int64[n], in the pool): uint64[n]. O(their bytes).
 
         KVUnreadable where the device fails, or has not the little room that torch itself may want.
@@ -84,7 +85,7 @@ class PoolChecksums:
         self._tensors = (full, swa)
         self._made: tuple[KVChecksum, ...] = self._make() if at_once else ()
 
-    def of(self, full: Pages, swa: Pages) -> Fingerprints:
+    def of(self, full: WidePages, swa: WidePages) -> Fingerprints:
         """Sums of Full pages and of the SWA pages beside them, 0 for none: uint64[n, 2]. O(their bytes).
 
         KVUnreadable where the device fails.
@@ -141,7 +142,7 @@ class _HostSums:
         self._copies = np.empty(self._most, np.uint64)
         self._halves = np.empty(self._most, np.uint64)
 
-    def of(self, pages: Pages) -> Sums:
+    def of(self, pages: WidePages) -> Sums:
         tensors, _, words = self._words.shape
         by_tensor = np.empty((tensors, len(pages)), np.uint64)
         upper = np.empty((tensors, len(pages)), np.uint64)
@@ -161,7 +162,7 @@ class _HostSums:
         return sums
 
     def _read(
-        self, source: npt.NDArray[np.uint64], pages: Pages, *, in_a_row: bool
+        self, source: npt.NDArray[np.uint64], pages: WidePages, *, in_a_row: bool
     ) -> npt.NDArray[np.uint64]:
         if in_a_row:
             return source[:, pages[0] : pages[-1] + 1]
@@ -195,7 +196,7 @@ class _DeviceSums:
         self._sums = torch.empty(DEVICE_PAGES, dtype=torch.int64, device=self._device)
         self._pages = torch.empty(DEVICE_PAGES, dtype=torch.int64, device=self._device)
 
-    def of(self, pages: Pages) -> Sums:
+    def of(self, pages: WidePages) -> Sums:
         if self._device.type == "cuda":
             # KV may have been written on another stream than this one, and that does not wait for it.
             torch.cuda.synchronize(self._device)
@@ -225,7 +226,7 @@ class _DeviceSums:
             self._sums[part.pages].add_(of_part)
 
 
-def _sums_of_nothing(pages: Pages) -> Sums:
+def _sums_of_nothing(pages: WidePages) -> Sums:
     return np.ones(len(pages), np.uint64)
 
 

@@ -3,7 +3,10 @@
 Most rows are short; the few long ones are mostly runs.
 """
 
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
@@ -18,6 +21,9 @@ VIEW_SPARES: Final = 15
 PageIndex = slice | Pages
 """An index of a table that has an entry for each page: a slice, or page numbers."""
 
+
+WidePages = npt.NDArray[np.int64]
+"""int64[n] page numbers, as memory is told of them: it makes slots of them."""
 
 # Indexes.
 
@@ -85,3 +91,16 @@ def consume(chunks: list[Pages], wanted: int) -> tuple[list[Pages], list[Pages],
         taken.append(chunk)
         wanted -= len(chunk)
     return taken, left, wanted
+
+
+# Wide and narrow.
+
+
+def widened(pages: Pages) -> WidePages:
+    """Pages for whoever multiplies them: a copy. O(n)."""
+    return pages.astype(np.int64)
+
+
+def narrowed(pages: Any) -> Pages:
+    """Page numbers of any integers, which are known to be a pool's, as the cache keeps them. O(n)."""
+    return np.asarray(pages).astype(np.int32, copy=False)

@@ -17,7 +17,16 @@ import numpy as np
 from kvledger.core.errors import DoubleFree, ForeignSlots
 from kvledger.core.events import Pages
 from kvledger.core.free_pages import EMPTY
-from kvledger.core.page_arrays import RUN_PAGES, PageIndex, concatenate, consume, join, page_index, present
+from kvledger.core.page_arrays import (
+    RUN_PAGES,
+    PageIndex,
+    concatenate,
+    consume,
+    join,
+    page_index,
+    present,
+    widened,
+)
 from kvledger.core.pools import MappedPart, PageAllocator, PoolChanges, vetted
 from kvledger.core.row_passes import all_equal_at, entries_at, is_ascending, put_at
 
@@ -175,7 +184,7 @@ class PageTable:
         self.reuse_full, self.reuse_swa, new_full, new_swa = taken
         if len(new_full) or len(new_swa):
             if self.allocator.restores_at_once:
-                self.allocator.give_back(new_full, new_swa)
+                self._give_back(new_full, new_swa)
             else:
                 self.spare_full = concatenate([self.spare_full, new_full])
                 self.spare_swa = concatenate([self.spare_swa, new_swa])
@@ -355,4 +364,10 @@ class PageTable:
             full, swa = self.spare_full, self.spare_swa
             self.spare_full = EMPTY
             self.spare_swa = EMPTY
+            self._give_back(full, swa)
+
+    def _give_back(self, full: Pages, swa: Pages) -> None:
+        if self.vet:
+            self.allocator.give_back(widened(full), widened(swa))
+        else:
             self.allocator.give_back(full, swa)

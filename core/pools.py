@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kvledger.core.config import CacheConfig
 from kvledger.core.errors import InvalidArgument, InvariantViolation
 from kvledger.core.events import Pages
-from kvledger.core.page_arrays import concatenate
+from kvledger.core.page_arrays import WidePages, concatenate, narrowed, widened
 
 MappedPart = tuple[Pages, Pages | None]
 """Full pages, and the SWA page beside each; None where none has one."""
@@ -27,8 +27,9 @@ Fingerprints = npt.NDArray[np.uint64]
 class PoolChanges:
     """Net result of one outermost transaction.
 
-    `freed_full`, `freed_swa`: pages that nobody holds any more, each once. `mapped_full[i]` now maps to
-    `mapped_swa[i]`, 0 for nothing; a Full page may be named more than once, with the same value.
+    Made of pages of any integers. `freed_full`, `freed_swa`: pages that nobody holds any more, each once.
+    `mapped_full[i]` now maps to `mapped_swa[i]`, 0 for nothing; a Full page may be named more than once, with
+    the same value.
 
     Memory whose attribute `takes_parts` is True, as our own on the host, finds them in parts and spares
     joining them: lists of pages freed, and of Full pages beside what they were mapped to, None for 0. There a
@@ -37,10 +38,10 @@ class PoolChanges:
 
     __slots__ = ("freed_full_parts", "freed_swa_parts", "mapped_parts")
 
-    def __init__(self, freed_full: Pages, freed_swa: Pages, mapped_full: Pages, mapped_swa: Pages) -> None:
-        self.freed_full_parts = [freed_full]
-        self.freed_swa_parts = [freed_swa]
-        self.mapped_parts: list[MappedPart] = [(mapped_full, mapped_swa)]
+    def __init__(self, freed_full: Any, freed_swa: Any, mapped_full: Any, mapped_swa: Any) -> None:
+        self.freed_full_parts = [narrowed(freed_full)]
+        self.freed_swa_parts = [narrowed(freed_swa)]
+        self.mapped_parts: list[MappedPart] = [(narrowed(mapped_full), narrowed(mapped_swa))]
 
     @classmethod
     def of_parts(
@@ -54,24 +55,25 @@ class PoolChanges:
         return changes
 
     @property
-    def freed_full(self) -> Pages:
+    def freed_full(self) -> WidePages:
         """Full pages freed: int64[n]."""
-        return concatenate(self.freed_full_parts)
+        return widened(concatenate(self.freed_full_parts))
 
     @property
-    def freed_swa(self) -> Pages:
+    def freed_swa(self) -> WidePages:
         """SWA pages freed: int64[n]."""
-        return concatenate(self.freed_swa_parts)
+        return widened(concatenate(self.freed_swa_parts))
 
     @property
-    def mapped_full(self) -> Pages:
+    def mapped_full(self) -> WidePages:
         """Full pages whose mapping was written: int64[n]."""
-        return concatenate([full for full, _ in self.mapped_parts])
+        return widened(concatenate([full for full, _ in self.mapped_parts]))
 
     @property
-    def mapped_swa(self) -> Pages:
+    def mapped_swa(self) -> WidePages:
         """What each of them was mapped to: int64[n]."""
-        return concatenate([np.zeros_like(full) if swa is None else swa for full, swa in self.mapped_parts])
+        parts = [np.zeros_like(full) if swa is None else swa for full, swa in self.mapped_parts]
+        return widened(concatenate(parts))
 
 
 @runtime_checkable
@@ -83,11 +85,11 @@ class PageAllocator(Protocol):
     it has to be told once, when the transaction ends. Until then the cache keeps the pages and
     hands them out again first."""
 
-    def allocate(self, full: int, swa: int) -> tuple[Pages, Pages] | None:
-        """Take `full` and `swa` pages out of the free sets: two int64 arrays, or None for no room."""
+    def allocate(self, full: int, swa: int) -> tuple[Any, Any] | None:
+        """Take `full` and `swa` pages out of the free sets: two arrays of integers, or None for no room."""
 
-    def give_back(self, full: Pages, swa: Pages) -> None:
-        """Put pages back that `allocate` handed out in a transaction that was undone since."""
+    def give_back(self, full: Any, swa: Any) -> None:
+        """Put pages back that `allocate` handed out in a transaction that was undone since: two int64[n]."""
 
     def commit(self, changes: PoolChanges) -> None:
         """Carry out the frees and mapping changes of one transaction. Must not fail."""
@@ -97,7 +99,7 @@ class PageAllocator(Protocol):
 
 
 def vetted(pages: Any, wanted: int, state: npt.NDArray[Any], pool: str) -> Pages:
-    """An owned copy of the pages that an engine's allocator handed out: int64[wanted].
+    """An owned copy of the pages that an engine's allocator handed out: int32[wanted].
 
     `state` has an entry for each page of the pool and the padding page, 0 for one that is free.
     InvariantViolation for anything but `wanted` free pages, each once. O(wanted log wanted).
@@ -117,14 +119,14 @@ def vetted(pages: Any, wanted: int, state: npt.NDArray[Any], pool: str) -> Pages
         wrong = "names a page twice"
     if wrong:
         raise InvariantViolation([("conservation", f"what the allocator handed out for {pool} {wrong}")])
-    return own
+    return narrowed(own)
 
 
 @runtime_checkable
 class KVFingerprinter(Protocol):
     """What `CacheConfig.fingerprints` needs of the memory besides; a `PageAllocator` may do without."""
 
-    def fingerprint(self, full: Pages, swa: Pages, /) -> Fingerprints:
+    def fingerprint(self, full: WidePages, swa: WidePages, /) -> Fingerprints:
         """Checksums of the KV bytes of Full pages, and of the SWA pages beside them: uint64[n, 2].
 
         `swa[i]` is 0 where there is none, and its checksum then 0. Equal bytes have equal checksums wherever
@@ -136,7 +138,7 @@ class KVFingerprinter(Protocol):
 
 def fingerprinter(
     config: CacheConfig, allocator: PageAllocator, *, foreign: bool
-) -> Callable[[Pages, Pages], Fingerprints] | None:
+) -> Callable[[WidePages, WidePages], Fingerprints] | None:
     """What computes fingerprints, None where the configuration asks for none.
 
     InvalidArgument where it does and the memory cannot: our own without a layout has no KV to sum.

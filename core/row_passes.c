@@ -2,7 +2,7 @@
 
    The same functions as in row_passes.py, which documents them; built where the core is compiled
    (hatch_build.py) and found by Python before it. Each checks what it is given, and looks at every index
-   before it writes by the first. Pages are int64, never negative.
+   before it writes by the first. Pages are int32, slots int64; none is negative.
 */
 
 #define PY_SSIZE_T_CLEAN
@@ -24,22 +24,28 @@
 
 /* An index of a table: `rows`, or the run of `n` entries from `first` on where that is NULL. */
 typedef struct {
-    const int64_t *rows;
+    const int32_t *rows;
     Py_ssize_t first;
     Py_ssize_t n;
 } Index;
 
+/* An array of one of C's signed integers that has so many bytes, whichever that is. */
 static PyArrayObject *
-as_int64(PyObject *given, const char *what)
+as_integers(PyObject *given, int bytes, const char *what)
 {
     PyArrayObject *array = (PyArrayObject *)given;
-    /* Whichever of C's types has eight bytes. */
     if (!PyArray_Check(given) || PyArray_NDIM(array) != 1 || !PyArray_ISSIGNED(array) ||
-        PyArray_ITEMSIZE(array) != 8 || !PyArray_ISCARRAY_RO(array)) {
-        PyErr_Format(PyExc_TypeError, "%s must be a contiguous int64[n]", what);
+        PyArray_ITEMSIZE(array) != bytes || !PyArray_ISCARRAY_RO(array)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a contiguous int%d[n]", what, 8 * bytes);
         return NULL;
     }
     return array;
+}
+
+static PyArrayObject *
+as_pages(PyObject *given, const char *what)
+{
+    return as_integers(given, 4, what);
 }
 
 /* A table of `type`, or one of any integers that is written where that is NPY_NOTYPE. */
@@ -56,10 +62,10 @@ as_table(PyObject *given, int type)
     return array;
 }
 
-static const int64_t *
+static const int32_t *
 entries(PyArrayObject *array)
 {
-    return (const int64_t *)PyArray_DATA(array);
+    return (const int32_t *)PyArray_DATA(array);
 }
 
 static int
@@ -96,7 +102,7 @@ find_index(PyObject *given, PyArrayObject *table, Index *index)
         index->n = end - index->first;
         return 0;
     }
-    PyArrayObject *array = as_int64(given, "an index");
+    PyArrayObject *array = as_pages(given, "an index");
     if (array == NULL) {
         return -1;
     }
@@ -108,12 +114,12 @@ find_index(PyObject *given, PyArrayObject *table, Index *index)
     index->n = PyArray_SIZE(array);
     index->first = 0;
     /* As unsigned numbers the negative ones are too large as well. */
-    uint64_t largest = 0;
+    uint32_t largest = 0;
     for (Py_ssize_t i = 0; i < index->n; i++) {
-        uint64_t row = (uint64_t)index->rows[i];
+        uint32_t row = (uint32_t)index->rows[i];
         largest = row > largest ? row : largest;
     }
-    if (index->n && largest >= (uint64_t)size) {
+    if (index->n && largest >= (size_t)size) {
         PyErr_Format(PyExc_IndexError, "a page lies past the end of a table of %zd entries", size);
         return -1;
     }
@@ -121,10 +127,10 @@ find_index(PyObject *given, PyArrayObject *table, Index *index)
 }
 
 static PyArrayObject *
-new_int64(Py_ssize_t n)
+new_array(Py_ssize_t n, int type)
 {
     npy_intp size = n;
-    return (PyArrayObject *)PyArray_SimpleNew(1, &size, NPY_INT64);
+    return (PyArrayObject *)PyArray_SimpleNew(1, &size, type);
 }
 
 static int
@@ -142,11 +148,11 @@ check_count(Py_ssize_t found, Py_ssize_t wanted)
 FOR_EACH_PROCESSOR static PyObject *
 all_set(PyObject *module, PyObject *given)
 {
-    PyArrayObject *array = as_int64(given, "pages");
+    PyArrayObject *array = as_pages(given, "pages");
     if (array == NULL) {
         return NULL;
     }
-    const int64_t *pages = entries(array);
+    const int32_t *pages = entries(array);
     Py_ssize_t n = PyArray_SIZE(array);
     for (Py_ssize_t i = 0; i < n;) {
         Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
@@ -164,11 +170,11 @@ all_set(PyObject *module, PyObject *given)
 static PyObject *
 any_set(PyObject *module, PyObject *given)
 {
-    PyArrayObject *array = as_int64(given, "pages");
+    PyArrayObject *array = as_pages(given, "pages");
     if (array == NULL) {
         return NULL;
     }
-    const int64_t *pages = entries(array);
+    const int32_t *pages = entries(array);
     Py_ssize_t n = PyArray_SIZE(array);
     for (Py_ssize_t i = 0; i < n; i++) {
         if (pages[i] != 0) {
@@ -181,11 +187,11 @@ any_set(PyObject *module, PyObject *given)
 FOR_EACH_PROCESSOR static PyObject *
 is_ascending(PyObject *module, PyObject *given)
 {
-    PyArrayObject *array = as_int64(given, "pages");
+    PyArrayObject *array = as_pages(given, "pages");
     if (array == NULL) {
         return NULL;
     }
-    const int64_t *pages = entries(array);
+    const int32_t *pages = entries(array);
     Py_ssize_t n = PyArray_SIZE(array);
     for (Py_ssize_t i = 1; i < n;) {
         Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
@@ -203,24 +209,23 @@ is_ascending(PyObject *module, PyObject *given)
 FOR_EACH_PROCESSOR static PyObject *
 is_run(PyObject *module, PyObject *given)
 {
-    PyArrayObject *array = as_int64(given, "pages");
+    PyArrayObject *array = as_pages(given, "pages");
     if (array == NULL) {
         return NULL;
     }
-    const int64_t *pages = entries(array);
+    const int32_t *pages = entries(array);
     Py_ssize_t n = PyArray_SIZE(array);
     /* The ends tell most of those that are none. */
     if (n > 1) {
-        uint64_t span = (uint64_t)pages[n - 1] - (uint64_t)pages[0];
-        if (pages[n - 1] < pages[0] || span != (uint64_t)n - 1) {
+        if ((int64_t)pages[n - 1] - pages[0] != n - 1) {
             Py_RETURN_FALSE;
         }
     }
     for (Py_ssize_t i = 1; i < n;) {
         Py_ssize_t end = n - i < BLOCK ? n : i + BLOCK;
-        uint64_t differs = 0;
+        uint32_t differs = 0;
         for (; i < end; i++) {
-            differs |= ((uint64_t)pages[i] - (uint64_t)pages[0]) ^ (uint64_t)i;
+            differs |= ((uint32_t)pages[i] - (uint32_t)pages[0]) ^ (uint32_t)i;
         }
         if (differs) {
             Py_RETURN_FALSE;
@@ -245,9 +250,12 @@ all_equal_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     const int32_t *table = (const int32_t *)PyArray_DATA(array) + index.first;
-    int64_t differs = 0;
+    if (value != (int32_t)value) {
+        return PyBool_FromLong(index.n == 0);
+    }
+    int32_t differs = 0, wanted = (int32_t)value;
     for (Py_ssize_t i = 0; i < index.n; i++) {
-        differs |= table[index.rows ? index.rows[i] : i] ^ value;
+        differs |= table[index.rows ? index.rows[i] : i] ^ wanted;
     }
     return PyBool_FromLong(!differs);
 }
@@ -258,11 +266,11 @@ entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
     Index index;
     PyArrayObject *array, *found;
     if (check_count(count, 2) < 0 || (array = as_table(given[0], NPY_INT32)) == NULL ||
-        find_index(given[1], array, &index) < 0 || (found = new_int64(index.n)) == NULL) {
+        find_index(given[1], array, &index) < 0 || (found = new_array(index.n, NPY_INT32)) == NULL) {
         return NULL;
     }
     const int32_t *table = (const int32_t *)PyArray_DATA(array) + index.first;
-    int64_t *out = (int64_t *)PyArray_DATA(found);
+    int32_t *out = (int32_t *)PyArray_DATA(found);
     for (Py_ssize_t i = 0; i < index.n; i++) {
         out[i] = table[index.rows ? index.rows[i] : i];
     }
@@ -277,28 +285,18 @@ entries_at(PyObject *module, PyObject *const *given, Py_ssize_t count)
         }                                                                                                    \
     } while (0)
 
-static PyObject *
-put_each_narrow(PyArrayObject *array, const Index *index, const int64_t *values)
-{
-    int64_t differs = 0;
-    for (Py_ssize_t i = 0; i < index->n; i++) {
-        differs |= (int32_t)values[i] ^ values[i];
-    }
-    if (differs) {
-        PyErr_SetString(PyExc_OverflowError, "a value does not fit into the entries of a table");
-        return NULL;
-    }
-    int32_t *table = (int32_t *)PyArray_DATA(array) + index->first;
-    for (Py_ssize_t i = 0; i < index->n; i++) {
-        table[index->rows ? index->rows[i] : i] = (int32_t)values[i];
-    }
-    Py_RETURN_NONE;
-}
+#define PUT_EACH(type)                                                                                       \
+    do {                                                                                                     \
+        type *table = (type *)PyArray_DATA(array) + index->first;                                            \
+        for (Py_ssize_t i = 0; i < index->n; i++) {                                                          \
+            table[index->rows ? index->rows[i] : i] = value[i];                                              \
+        }                                                                                                    \
+    } while (0)
 
 static PyObject *
 put_each(PyArrayObject *array, const Index *index, PyObject *given)
 {
-    PyArrayObject *values = as_int64(given, "values");
+    PyArrayObject *values = as_pages(given, "values");
     if (values == NULL) {
         return NULL;
     }
@@ -306,17 +304,11 @@ put_each(PyArrayObject *array, const Index *index, PyObject *given)
         PyErr_SetString(PyExc_ValueError, "one value for each entry is needed, none of them in the table");
         return NULL;
     }
-    if (PyArray_ITEMSIZE(array) == 4) {
-        return put_each_narrow(array, index, entries(values));
-    }
-    if (PyArray_ITEMSIZE(array) != 8) {
-        PyErr_SetString(PyExc_TypeError, "a table of int64 or int32 is needed");
-        return NULL;
-    }
-    int64_t *table = (int64_t *)PyArray_DATA(array) + index->first;
-    const int64_t *value = entries(values);
-    for (Py_ssize_t i = 0; i < index->n; i++) {
-        table[index->rows ? index->rows[i] : i] = value[i];
+    const int32_t *value = entries(values);
+    switch (PyArray_ITEMSIZE(array)) {
+    case 8: PUT_EACH(int64_t); break;
+    case 4: PUT_EACH(int32_t); break;
+    default: PyErr_SetString(PyExc_TypeError, "a table of int64 or int32 is needed"); return NULL;
     }
     Py_RETURN_NONE;
 }
@@ -358,7 +350,7 @@ static PyObject *
 copied_part(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     PyArrayObject *array, *part;
-    if (check_count(count, 3) < 0 || (array = as_int64(given[0], "pages")) == NULL) {
+    if (check_count(count, 3) < 0 || (array = as_pages(given[0], "pages")) == NULL) {
         return NULL;
     }
     Py_ssize_t first = PyLong_AsSsize_t(given[1]);
@@ -370,10 +362,10 @@ copied_part(PyObject *module, PyObject *const *given, Py_ssize_t count)
         PyErr_Format(PyExc_IndexError, "no part [%zd, %zd) of %zd pages", first, end, PyArray_SIZE(array));
         return NULL;
     }
-    if ((part = new_int64(end - first)) == NULL) {
+    if ((part = new_array(end - first, NPY_INT32)) == NULL) {
         return NULL;
     }
-    memcpy(PyArray_DATA(part), entries(array) + first, (end - first) * sizeof(int64_t));
+    memcpy(PyArray_DATA(part), entries(array) + first, (end - first) * sizeof(int32_t));
     PyArray_CLEARFLAGS(part, NPY_ARRAY_WRITEABLE);
     return (PyObject *)part;
 }
@@ -387,17 +379,17 @@ joined(PyObject *module, PyObject *given)
     }
     Py_ssize_t n = 0;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given); i++) {
-        PyArrayObject *chunk = as_int64(PyList_GET_ITEM(given, i), "a chunk");
+        PyArrayObject *chunk = as_pages(PyList_GET_ITEM(given, i), "a chunk");
         if (chunk == NULL) {
             return NULL;
         }
         n += PyArray_SIZE(chunk);
     }
-    PyArrayObject *whole = new_int64(n);
+    PyArrayObject *whole = new_array(n, NPY_INT32);
     if (whole == NULL) {
         return NULL;
     }
-    int64_t *out = (int64_t *)PyArray_DATA(whole);
+    int32_t *out = (int32_t *)PyArray_DATA(whole);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(given); i++) {
         PyArrayObject *chunk = (PyArrayObject *)PyList_GET_ITEM(given, i);
         memcpy(out, PyArray_DATA(chunk), PyArray_SIZE(chunk) * sizeof *out);
@@ -426,7 +418,7 @@ pages_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     PyArrayObject *array, *found;
     int64_t size;
-    if (check_count(count, 3) < 0 || (array = as_int64(given[0], "slots")) == NULL ||
+    if (check_count(count, 3) < 0 || (array = as_integers(given[0], 8, "slots")) == NULL ||
         page_size_of(given[1], &size) < 0) {
         return NULL;
     }
@@ -439,16 +431,16 @@ pages_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     Py_ssize_t n = PyArray_SIZE(array) / size;
-    if ((found = new_int64(n)) == NULL) {
+    if ((found = new_array(n, NPY_INT32)) == NULL) {
         return NULL;
     }
-    const int64_t *slots = entries(array);
-    int64_t *pages = (int64_t *)PyArray_DATA(found);
+    const int64_t *slots = (const int64_t *)PyArray_DATA(array);
+    int32_t *pages = (int32_t *)PyArray_DATA(found);
     int64_t wrong = 0;
     if (size == 1) {
         for (Py_ssize_t i = 0; i < n; i++) {
             wrong |= (slots[i] < 1) | (slots[i] >= limit);
-            pages[i] = slots[i];
+            pages[i] = (int32_t)slots[i];
         }
     } else {
         for (Py_ssize_t i = 0; i < n && !wrong; i++, slots += size) {
@@ -457,7 +449,7 @@ pages_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
             for (int64_t j = 1; j < size; j++) {
                 wrong |= (int64_t)((uint64_t)slots[j] - (uint64_t)first) ^ j;
             }
-            pages[i] = first / size;
+            pages[i] = (int32_t)(first / size);
         }
     }
     if (wrong) {
@@ -473,7 +465,7 @@ slots_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     PyArrayObject *array, *found;
     int64_t size;
-    if (check_count(count, 2) < 0 || (array = as_int64(given[0], "pages")) == NULL ||
+    if (check_count(count, 2) < 0 || (array = as_pages(given[0], "pages")) == NULL ||
         page_size_of(given[1], &size) < 0) {
         return NULL;
     }
@@ -481,17 +473,19 @@ slots_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
     if (n > PY_SSIZE_T_MAX / 8 / size) {
         return PyErr_NoMemory();
     }
-    if ((found = new_int64(n * size)) == NULL) {
+    if ((found = new_array(n * size, NPY_INT64)) == NULL) {
         return NULL;
     }
-    const int64_t *pages = entries(array);
+    const int32_t *pages = entries(array);
     int64_t *slots = (int64_t *)PyArray_DATA(found);
     if (size == 1) {
-        memcpy(slots, pages, n * sizeof *slots);
+        for (Py_ssize_t i = 0; i < n; i++) {
+            slots[i] = pages[i];
+        }
         return (PyObject *)found;
     }
     for (Py_ssize_t i = 0; i < n; i++, slots += size) {
-        uint64_t first = (uint64_t)pages[i] * (uint64_t)size;
+        uint64_t first = (uint64_t)(int64_t)pages[i] * (uint64_t)size;
         for (int64_t j = 0; j < size; j++) {
             slots[j] = (int64_t)(first + (uint64_t)j);
         }

@@ -4,8 +4,8 @@ Beside this file stands one in C of the same name (row_passes.c). Where the core
 Python finds that one instead: it answers the same without the arrays in between, which is most of what these
 take. A test holds both to the same answers. Nothing here knows what a page is for.
 
-`Pages` are contiguous int64[n]; a table has an entry for each page: int64, int32 or int8, contiguous. An
-index of a table is such pages, or a slice without a step for a run of them.
+`Pages` are contiguous int32[n], slots int64[n]; a table has an entry for each page: int64, int32 or int8,
+contiguous. An index of a table is such pages, or a slice without a step for a run of them.
 """
 
 from typing import Any
@@ -52,13 +52,13 @@ def is_run(pages: Pages) -> bool:
 
 def all_equal_at(table: _Table, at: _Index, value: int) -> bool:
     """Whether the entries of an int32 table at an index are all `value`; true for none. IndexError; O(n)."""
-    found = table[at]
+    found = table[_quick(at)]
     return not len(found) or bool((found == value).all())
 
 
 def entries_at(table: _Table, at: _Index) -> Pages:
-    """The entries of an int32 table at an index: int64[n] of its own. IndexError; O(n)."""
-    found: Pages = table[at].astype(np.int64)
+    """The entries of an int32 table at an index: int32[n] of its own. IndexError; O(n)."""
+    found: Pages = table[at].copy() if type(at) is slice else table[_quick(at)]
     return found
 
 
@@ -67,7 +67,12 @@ def put_at(table: _Table, at: _Index, value: int | Pages) -> None:
 
     Where something is raised nothing was set.
     """
-    table[at] = value
+    table[_quick(at)] = value
+
+
+def _quick(at: _Index) -> slice | npt.NDArray[np.intp]:
+    """An index that numpy need not convert itself: for the few entries of most it takes twice as long."""
+    return at if isinstance(at, slice) else at.astype(np.intp)
 
 
 # Parts and wholes.
@@ -93,9 +98,10 @@ def pages_of(slots: _Slots, page_size: int, slot_limit: int) -> Pages | None:
 
     Their number is a multiple of `page_size`. A read-only array.
     """
-    pages = slots.copy() if page_size == 1 else slots[::page_size] // page_size
-    if len(pages) and (pages.min() < 1 or int(pages.max()) * page_size >= slot_limit):
+    found = slots if page_size == 1 else slots[::page_size] // page_size
+    if len(found) and (found.min() < 1 or int(found.max()) * page_size >= slot_limit):
         return None
+    pages = found.astype(np.int32)
     if page_size > 1 and not np.array_equal(slots, slots_of(pages, page_size)):
         return None
     pages.setflags(write=False)
@@ -104,7 +110,8 @@ def pages_of(slots: _Slots, page_size: int, slot_limit: int) -> Pages | None:
 
 def slots_of(pages: Pages, page_size: int) -> _Slots:
     """The slots of pages, in order: int64[n * page_size], an array of its own. O(n)."""
+    firsts = pages.astype(np.int64)
     if page_size == 1:
-        return pages.copy()
-    slots: _Slots = (pages[:, None] * page_size + np.arange(page_size, dtype=np.int64)).reshape(-1)
+        return firsts
+    slots: _Slots = (firsts[:, None] * page_size + np.arange(page_size, dtype=np.int64)).reshape(-1)
     return slots

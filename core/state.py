@@ -101,7 +101,7 @@ class RequestState:
         self.generation = generation
         self.lease: LeaseState | None = None
         self.closed_by: Cause | None = None
-        self.row: Pages = np.empty(FIRST_ROW_PAGES, dtype=np.int64)
+        self.row: Pages = np.empty(FIRST_ROW_PAGES, dtype=np.int32)
         self.row_pages = 0
         self.tokens = bytearray()
         self.reserved = 0
@@ -115,7 +115,7 @@ class RequestState:
         """Put pages at index `first`, growing the buffer when needed."""
         end = first + len(pages)
         if end > len(self.row):
-            grown = np.empty(max(end, 2 * len(self.row)), dtype=np.int64)
+            grown = np.empty(max(end, 2 * len(self.row)), dtype=np.int32)
             grown[: self.row_pages] = self.row[: self.row_pages]
             self.row = grown
         self.row[first:end] = pages

@@ -31,16 +31,15 @@ ONE_RUN = struct.Struct("<ii").unpack_from
 ONE_VALUE = struct.Struct("<i").unpack_from
 EACH_RUN = struct.Struct("<ii").iter_unpack
 STORED = np.dtype("<i4")
-PAGES = np.dtype(np.int64)
+PAGES = np.dtype(np.int32)
+AS_STORED = PAGES == STORED
+"""Whether the stored bytes are an array of this machine's as they stand: on most machines they are."""
 
 FEW_RUNS = 16
 """Up to so many runs are put together one by one."""
 
 FEW_ARRAYS = 16
 """Up to so many arrays are packed one by one."""
-
-FEW_VALUES = 8
-"""Up to so many plain values are widened by struct, into bytes that the array then owns, read-only."""
 
 LONG_ARRAY = 1_024
 """Arrays of so many values are compared by numpy, shorter ones as bytes, which means two copies."""
@@ -51,16 +50,13 @@ NO_RUN = 2
 MOST_RUNS = 63
 """An array of more runs is packed with the whole batch: one by one they take longer than that pass."""
 
-PACK_VALUES = [struct.Struct(f"<{count}i").pack for count in range(NO_RUN + 1)]
 PACK_RUN = struct.Struct("<ii").pack
 PACK_RUNS = [struct.Struct(f"<{2 * runs}i").pack for runs in range(MOST_RUNS + 1)]
-UNPACK_VALUES = [struct.Struct(f"<{count}i").unpack_from for count in range(FEW_VALUES + 1)]
-WIDEN_VALUES = [struct.Struct(f"={count}q").pack for count in range(FEW_VALUES + 1)]
 
-COUNTED_PAGES = 2**17
+COUNTED_PAGES = 2**18
 """Pages below this are cut out of one array that counts: a megabyte, and most pools are smaller."""
 
-COUNTED: Pages = np.arange(COUNTED_PAGES, dtype=np.int64)
+COUNTED: Pages = np.arange(COUNTED_PAGES, dtype=PAGES)
 COUNTED.setflags(write=False)
 """Any run of pages is a slice of it, read-only, that takes no memory of its own."""
 
@@ -95,7 +91,7 @@ def pack_arrays(arrays: Sequence[Pages]) -> list[PackedArray]:
 
 
 def pack_together(arrays: Sequence[Pages]) -> PackedArrays:
-    """Pack `arrays`, each int64[n] of values within int32, into one piece.
+    """Pack `arrays`, each int32[n], into one piece. Other signed integers are taken too, the general way.
 
     Raises JournalError for an array that is not one-dimensional and integer, too long, or out of int32.
     Cost: O(sum of n) in numpy; for many arrays some forty calls, whatever their number.
@@ -121,8 +117,7 @@ def _pack_alone(array: Pages) -> PackedArray | None:
         return None
     count = len(array)
     if count <= NO_RUN:
-        values = array.tolist()
-        return (count, 0, PACK_VALUES[count](*values)) if all(0 <= v <= LAST_PAGE for v in values) else None
+        return count, 0, _stored(array)
     first, last = array.item(0), array.item(-1)
     if (
         last - first == count - 1
@@ -132,12 +127,11 @@ def _pack_alone(array: Pages) -> PackedArray | None:
         return count, 1, PACK_RUN(first, count)
     if count > MAX_ELEMENTS:
         return None
+    # The step from the last int32 to the first wraps round to 1: a run over it is refused as too long below.
     ends = ((array[1:] - array[:-1] != 1).nonzero()[0] + 1).tolist()
     runs = len(ends) + 1
     if runs * RUN_BYTES >= count * VALUE_BYTES:
-        narrow = array.astype(STORED)
-        exact = narrow.astype(PAGES).tobytes() == array.tobytes()
-        return (count, 0, narrow.tobytes()) if exact else None
+        return count, 0, _stored(array)
     if runs > MOST_RUNS:
         return None
     begin, value_at = 0, array.item
@@ -151,6 +145,10 @@ def _pack_alone(array: Pages) -> PackedArray | None:
     return count, runs, PACK_RUNS[runs](*pairs)
 
 
+def _stored(array: Pages) -> bytes:
+    return (array if AS_STORED else array.astype(STORED)).tobytes()
+
+
 def _same(one: Pages, other: Pages) -> bool:
     """Whether two arrays of the same length, of one entry or more, are equal."""
     if len(one) < LONG_ARRAY:
@@ -162,10 +160,10 @@ def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:
     for array in arrays:
         if type(array) is not np.ndarray or array.ndim != 1 or array.dtype.kind != "i":
             raise JournalError(f"an event holds {array!r} where a one-dimensional integer array belongs")
-    values: npt.NDArray[np.int64] = np.concatenate(arrays)
-    narrow = values.astype("<i4")
-    if not np.array_equal(narrow, values):
-        raise JournalError(f"an event names a page outside int32: {values[narrow != values][0]}")
+    given: npt.NDArray[Any] = np.concatenate(arrays)
+    values: Pages = given.astype(PAGES, copy=False)
+    if given.dtype != PAGES and not np.array_equal(values, given):
+        raise JournalError(f"an event names a page outside int32: {given[values != given][0]}")
     sizes = np.fromiter(map(len, arrays), dtype=np.int64, count=len(arrays))
     longest = int(sizes.max())
     if longest > MAX_ELEMENTS:
@@ -174,7 +172,10 @@ def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:
     np.cumsum(sizes, out=firsts[1:])
 
     begins_run = np.empty(values.size, dtype=bool)
-    begins_run[1:] = values[1:] != values[:-1] + 1
+    begins_run[1:] = values[1:] - values[:-1] != 1
+    if values.size and int(values.max()) == LAST_PAGE:
+        # The step from the last int32 to the first wraps round to 1 and is none.
+        begins_run[1:][values[:-1] == LAST_PAGE] = True
     begins_run[firsts[:-1][sizes > 0]] = True
     run_begins = np.flatnonzero(begins_run)
     first_runs = np.searchsorted(run_begins, firsts)
@@ -185,15 +186,15 @@ def _pack_in_one_pass(arrays: Sequence[Pages]) -> PackedArrays:
     words = np.where(as_runs, counts * (RUN_BYTES // VALUE_BYTES), sizes)
     ends = np.zeros(len(arrays) + 1, dtype=np.int64)
     np.cumsum(words, out=ends[1:])
-    stored = np.empty(int(ends[-1]), dtype="<i4")
+    stored = np.empty(int(ends[-1]), dtype=STORED)
     shift = ends[:-1] - firsts[:-1]
     plain = np.flatnonzero(np.repeat(~as_runs, sizes))
-    stored[plain + np.repeat(shift, sizes)[plain]] = narrow[plain]
+    stored[plain + np.repeat(shift, sizes)[plain]] = values[plain]
     if as_runs.any():
         lengths = np.diff(run_begins, append=values.size)
         chosen = np.flatnonzero(np.repeat(as_runs, counts))
         places = 2 * chosen + np.repeat(ends[:-1] - 2 * first_runs[:-1], counts)[chosen]
-        stored[places] = narrow[run_begins[chosen]]
+        stored[places] = values[run_begins[chosen]]
         stored[places + 1] = lengths[chosen]
 
     runs = np.where(as_runs, counts, 0)
@@ -230,11 +231,7 @@ def quick_array(elements: int, runs: int, data: bytes, offset: int) -> tuple[Pag
     if not runs:
         if not elements:
             return COUNTED[:0], end
-        if elements <= FEW_VALUES:
-            return np.frombuffer(WIDEN_VALUES[elements](*UNPACK_VALUES[elements](data, offset)), PAGES), end
-        values = np.frombuffer(data, STORED, elements, offset).astype(PAGES)
-        values.setflags(write=False)
-        return values, end
+        return _plain(data[offset:end]), end
     if runs == 1:
         start, length = ONE_RUN(data, offset)
         if length == elements and 0 <= start <= COUNTED_PAGES - length:
@@ -255,28 +252,41 @@ def quick_array(elements: int, runs: int, data: bytes, offset: int) -> tuple[Pag
 def unpack_array(entry: list[int], data: bytes, offset: int) -> Pages:
     """Read the array that `entry`, as accepted by `packed_size`, describes at `offset` of `data`.
 
-    Returns a read-only int64[elements]. Raises JournalFormatError when runs and elements disagree.
+    Returns a read-only int32[elements]. Raises JournalFormatError when runs and elements disagree.
     """
     elements, runs = entry
     if not runs:
-        values = np.frombuffer(data, dtype="<i4", count=elements, offset=offset).astype(np.int64)
-    elif runs == 1:
+        return _plain(data[offset : offset + elements * VALUE_BYTES])
+    if runs == 1:
         # Most arrays are one run, and for one run numpy's ways cost more than what they do.
         start, length = ONE_RUN(data, offset)
         if length < 1 or length != elements:
             raise JournalFormatError(f"{elements} elements are stored as runs of lengths {[length]}")
         _check_last(start + elements - 1)
-        values = np.arange(start, start + elements, dtype=np.int64)
+        values = np.arange(start, start + elements, dtype=PAGES)
     else:
-        pairs = np.frombuffer(data, dtype="<i4", count=runs * 2, offset=offset).astype(np.int64)
+        # Wide, for a run that was never stored may end past int32.
+        pairs = np.frombuffer(data, STORED, runs * 2, offset).astype(np.int64)
         starts, lengths = pairs[::2], pairs[1::2]
         if int(lengths.min()) < 1 or int(lengths.sum()) != elements:
             raise JournalFormatError(f"{elements} elements are stored as runs of lengths {lengths.tolist()}")
         _check_last(int((starts + lengths).max()) - 1)
         before = np.cumsum(lengths) - lengths
-        values = np.repeat(starts - before, lengths) + np.arange(elements, dtype=np.int64)
+        counted = np.arange(elements, dtype=np.int64)
+        counted += np.repeat(starts - before, lengths)
+        values = counted.astype(PAGES)
     values.setflags(write=False)
     return values
+
+
+def _plain(values: bytes) -> Pages:
+    """Plain values, read-only: a copy of its own, which is aligned and keeps nothing else of the blob."""
+    array: Pages = np.frombuffer(values, STORED)
+    if AS_STORED:
+        return array
+    array = array.astype(PAGES)
+    array.setflags(write=False)
+    return array
 
 
 def _check_last(page: int) -> None:

@@ -136,7 +136,7 @@ def encode_columns(events: Sequence[Event]) -> EncodedColumns:
 
 
 def decode(kind: str, version: int, payload: str, blob: bytes) -> Event:
-    """Rebuild an event from its stored cells; arrays come back as read-only int64[n].
+    """Rebuild an event from its stored cells; arrays come back as read-only int32[n].
 
     Raises JournalFormatError, in one sentence, for anything that `encode` cannot have written.
     Cost: O(fields + array elements).

@@ -5,13 +5,13 @@ the two share nothing but the document.
 """
 
 import hashlib
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from struct import Struct, pack
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from kvledger.core.events import Pages
 from kvledger.journal.places import CALLER, DEFERRED, FREE
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 MAGIC = b"KVLGR\x00\x01\x00"
 I64 = np.dtype("<i8")
-AS_STORED = sys.byteorder == "little"
-"""Whether arrays of this machine's 64-bit integers are in the layout's order already: most machines' are."""
+PAGE_BYTES = I64.itemsize
+"""A page in the layout, whose integers are all 64-bit."""
+
 
 _NODE = Struct("<7q").pack
 _COUNT = Struct("<q").pack
@@ -52,12 +53,17 @@ def state_digest(state: "State") -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _array(pages: Pages) -> bytes:
-    return _COUNT(len(pages)) + (pages if AS_STORED else pages.astype(I64)).tobytes()
+def _array(pages: Pages | npt.NDArray[np.intp]) -> bytes:
+    return _COUNT(len(pages)) + pages.astype(I64, copy=False).tobytes()
 
 
 def _string(text: bytes) -> bytes:
     return pack("<q", len(text)) + text
+
+
+def _wide(arrays: Sequence[Pages]) -> bytes:
+    """The bytes of all of them, one after the other: short arrays are widened together, not one by one."""
+    return np.concatenate(arrays).astype(I64, copy=False).tobytes() if arrays else b""
 
 
 def _nodes(state: "State") -> list[bytes]:
@@ -65,6 +71,8 @@ def _nodes(state: "State") -> list[bytes]:
     nodes = sorted(first, key=first.__getitem__)
     # The sort is stable: what is equally recent stays in the order of its first pages.
     rank = {node: place for place, node in enumerate(sorted(nodes, key=_RECENCY))}
+    pages = _wide([array for node in nodes for array in (node.full, node.swa) if array is not None])
+    end = 0
     parts = [pack("<q", len(nodes))]
     for node in nodes:
         parent, tokens, full, swa = node.parent, node.tokens, node.full, node.swa
@@ -77,13 +85,17 @@ def _nodes(state: "State") -> list[bytes]:
             name, named = b"", -1
         live = 0 if swa is None else 1
         locks = (node.full_lock, node.swa_lock)
+        begin, between = end, end + PAGE_BYTES * len(full)
+        end = between if swa is None else between + PAGE_BYTES * len(swa)
         parts += (
             _NODE(above, node.start, rank[node], *locks, live, named),
             name,
             _COUNT(len(tokens)),
             tokens,
-            _array(full),
-            _NOTHING if swa is None else _array(swa),
+            _COUNT(len(full)),
+            pages[begin:between],
+            _NOTHING if swa is None else _COUNT(len(swa)),
+            pages[between:end],
         )
     return parts
 

@@ -41,7 +41,7 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.journal.places import CALLER, DEFERRED, FREE
-from kvledger.journal.same_pages import all_deferred
+from kvledger.journal.same_pages import Table, all_deferred
 from kvledger.journal.state import Lease, Node, Request, State
 from kvledger.journal.tokens import TOKEN_BYTES
 
@@ -60,20 +60,27 @@ def real_pages(pages: Pages) -> Pages:
     return pages if np.count_nonzero(pages) == len(pages) else pages[pages != 0]
 
 
+def _put(state: State, table: Table, pages: Pages, place: int) -> None:
+    if len(pages) == 1:
+        table[pages.item()] = place
+    else:
+        table[state.index(pages)] = place
+
+
 def _free_full(state: State, pages: Pages, cause: Cause) -> None:
     if cause in REUSABLE:
-        state.full_at[pages] = FREE
+        _put(state, state.full_at, pages, FREE)
     else:
-        state.full_at[pages] = DEFERRED
+        _put(state, state.full_at, pages, DEFERRED)
         state.deferred_full.append(pages)
 
 
 def _free_swa(state: State, pages: Pages, cause: Cause) -> None:
     pages = real_pages(pages)
     if cause in REUSABLE:
-        state.swa_at[pages] = FREE
+        _put(state, state.swa_at, pages, FREE)
     else:
-        state.swa_at[pages] = DEFERRED
+        _put(state, state.swa_at, pages, DEFERRED)
         state.deferred_swa.append(pages)
 
 
@@ -84,10 +91,11 @@ def _map(state: State, full: Pages, swa: Pages) -> None:
         if peer:
             state.swa_at[peer] = page
         return
-    state.mapping[full] = swa
+    state.mapping[state.index(full)] = swa
+    beside = state.index(swa)
     if np.count_nonzero(swa) != len(swa):
-        full, swa = full[swa != 0], swa[swa != 0]
-    state.swa_at[swa] = full
+        full, beside = full[swa != 0], beside[swa != 0]
+    state.swa_at[beside] = full
 
 
 def end_transaction(state: State) -> None:
@@ -97,7 +105,13 @@ def end_transaction(state: State) -> None:
     for deferred, at in ((state.deferred_full, state.full_at), (state.deferred_swa, state.swa_at)):
         for pages in deferred:
             # A page that was taken again too early is no longer deferred; it stays where it is now.
-            at[pages if all_deferred(at, pages) else pages[at[pages] == DEFERRED]] = FREE
+            if len(pages) == 1:
+                page = pages.item()
+                if at.item(page) == DEFERRED:
+                    at[page] = FREE
+                continue
+            index = state.index(pages)
+            at[index if all_deferred(at, index) else index[at[index] == DEFERRED]] = FREE
         deferred.clear()
 
 
@@ -105,9 +119,9 @@ def _pages_allocated(state: State, event: PagesAllocated, request: Request | Non
     full = event.full_pages
     _map(state, full, event.swa_pages)
     if request is None:
-        state.full_at[full] = CALLER
+        _put(state, state.full_at, full, CALLER)
     else:
-        state.full_at[full] = request.code
+        _put(state, state.full_at, full, request.code)
         start = event.row_start or 0
         request.write_row(full, first_page=start, row_pages=start + len(full))
 
@@ -115,7 +129,7 @@ def _pages_allocated(state: State, event: PagesAllocated, request: Request | Non
 def _pages_freed(state: State, event: PagesFreed, request: Request | None) -> None:
     if event.pool is not _SWA_SIDE:
         _free_full(state, event.full_pages, event.cause)
-    state.mapping[event.full_pages] = 0
+    _put(state, state.mapping, event.full_pages, 0)
     _free_swa(state, event.swa_pages, event.cause)
 
 
@@ -135,7 +149,7 @@ def _node_created(state: State, event: NodeCreated, parent: Node | None) -> None
     )
     state.nodes[node.id] = node
     state.siblings(node)[node.id] = node
-    state.full_at[node.full] = node.place
+    _put(state, state.full_at, node.full, node.place)
 
 
 def _cut_tokens(state: State, event: NodeSplit, node: Node) -> tuple[bytes, bytes]:
@@ -169,7 +183,7 @@ def _node_split(state: State, event: NodeSplit, node: Node) -> None:
     del siblings[node.id]
     siblings[head.id] = head
     state.nodes[head.id] = head
-    state.full_at[head.full] = head.place
+    _put(state, state.full_at, head.full, head.place)
     node.parent = head
     node.start = event.at
     node.tokens = tail_tokens
@@ -183,7 +197,7 @@ def _node_deleted(state: State, event: NodeDeleted, node: Node) -> None:
     if not siblings and node.parent is None:
         del state.roots[node.namespace]
     del state.nodes[node.id]
-    state.mapping[event.full_pages] = 0
+    _put(state, state.mapping, event.full_pages, 0)
     _free_full(state, event.full_pages, event.cause)
     if event.swa_pages is not None:
         _free_swa(state, event.swa_pages, event.cause)
@@ -192,7 +206,7 @@ def _node_deleted(state: State, event: NodeDeleted, node: Node) -> None:
 
 
 def _swa_tombstoned(state: State, event: SwaTombstoned, node: Node) -> None:
-    state.mapping[event.full_pages] = 0
+    _put(state, state.mapping, event.full_pages, 0)
     _free_swa(state, event.swa_pages, event.cause)
     node.swa = None
     node.swa_origin = None
@@ -201,10 +215,10 @@ def _swa_tombstoned(state: State, event: SwaTombstoned, node: Node) -> None:
 def _swa_recovered(state: State, event: SwaRecovered, node: Node) -> None:
     if event.mode is _ADOPTED:
         _free_full(state, event.node_full, _RECOVERY)
-        state.full_at[event.incoming_full] = node.place
+        _put(state, state.full_at, event.incoming_full, node.place)
         node.full = event.incoming_full
     else:
-        state.mapping[event.incoming_full] = 0
+        _put(state, state.mapping, event.incoming_full, 0)
         _map(state, event.node_full, event.swa_pages)
         _free_full(state, event.incoming_full, _RECOVERY)
     node.swa = event.swa_pages

@@ -92,7 +92,7 @@ def check_full(state: State, pages: Pages) -> None:
     if len(pages) == 1:
         if 0 < pages.item() <= state.full_pages:
             return
-    elif TRUE not in state.marks_full(pages, None, None, "clip").tobytes():
+    elif TRUE not in state.marks_full(state.index(pages), None, None, "clip").tobytes():
         return
     strange = _strange(pages, first=1, last=state.full_pages)
     raise ReplayError(f"a Full page outside 1..{state.full_pages} is named: {strange}")
@@ -104,7 +104,7 @@ def check_swa(state: State, pages: Pages) -> None:
         if 0 <= pages.item() <= state.swa_pages:
             return
     else:
-        marks = state.marks_swa(pages, None, None, "clip").tobytes()
+        marks = state.marks_swa(state.index(pages), None, None, "clip").tobytes()
         if TRUE not in marks or marks.count(TRUE) == len(pages) - np.count_nonzero(pages):
             return
     strange = _strange(pages, first=0, last=state.swa_pages)

@@ -4,6 +4,9 @@ Most arrays of an event are short, and nearly all are right. Comparing two of th
 calls and half a microsecond; their bytes are there and compared in a tenth of that, and long ones at the
 speed of memory. One page, the most frequent number of all, is read without any array. What is asked here is
 only answered: whoever is told no finds out with numpy what differs.
+
+A table is read at an *index*: pages as numpy's own integers, which it makes of any others at every single
+look-up, for several times the price of looking up (`State.index`). Tables have entries of different widths.
 """
 
 from collections.abc import Sequence
@@ -15,11 +18,17 @@ import numpy.typing as npt
 from kvledger.core.events import Pages
 from kvledger.journal.places import DEFERRED, FREE
 
-Table = npt.NDArray[np.int64]
+Index = npt.NDArray[np.intp] | Pages
+"""Pages as numpy looks up with them; a single page as it is."""
+
+Table = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 """One entry a page: places, or a mapping."""
 
-_packed = Struct("=q").pack
-_FREE, _DEFERRED = _packed(FREE), _packed(DEFERRED)
+PAGES = np.dtype(np.int32)
+
+_packed = {8: Struct("=q").pack, 4: Struct("=i").pack}
+_FREE = {width: packed(FREE) for width, packed in _packed.items()}
+_DEFERRED = {width: packed(DEFERRED) for width, packed in _packed.items()}
 
 
 def same(left: Pages, right: Pages) -> bool:
@@ -31,32 +40,35 @@ def same(left: Pages, right: Pages) -> bool:
 
 def same_in_pieces(left: Sequence[Pages], right: Sequence[Pages]) -> bool:
     """The same of what two rows of arrays amount to, one after the other, wherever they are cut."""
-    if all(piece.dtype == np.int64 for piece in (*left, *right)):
+    if all([piece.dtype == PAGES for piece in (*left, *right)]):
         return b"".join([one.tobytes() for one in left]) == b"".join([one.tobytes() for one in right])
     return np.array_equal(joined(left), joined(right))
 
 
 def joined(pieces: Sequence[Pages]) -> Pages:
     """One array of all of them, in order."""
-    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    return np.concatenate(pieces) if pieces else np.empty(0, PAGES)
 
 
-def all_read(table: Table, pages: Pages, place: int) -> bool:
+def all_read(table: Table, pages: Index, place: int) -> bool:
     """Whether `table` reads `place` for each of `pages`, which are of its pool."""
     count = len(pages)
     if count == 1:
         return table.item(pages.item()) == place
-    return table[pages].tobytes() == _packed(place) * count
+    return table[pages].tobytes() == _packed[table.itemsize](place) * count
 
 
-def all_free(table: Table, pages: Pages) -> bool:
+def all_free(table: Table, pages: Index) -> bool:
     """The same for `FREE`, which in a mapping is "no peer"."""
     count = len(pages)
     if count == 1:
         return table.item(pages.item()) == FREE
-    return table[pages].tobytes() == _FREE * count
+    return table[pages].tobytes() == _FREE[table.itemsize] * count
 
 
-def all_deferred(table: Table, pages: Pages) -> bool:
+def all_deferred(table: Table, pages: Index) -> bool:
     """The same for `DEFERRED`."""
-    return table[pages].tobytes() == _DEFERRED * len(pages)
+    count = len(pages)
+    if count == 1:
+        return table.item(pages.item()) == DEFERRED
+    return table[pages].tobytes() == _DEFERRED[table.itemsize] * count

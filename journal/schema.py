@@ -163,8 +163,10 @@ def _pages(values: vocabulary.Pages, form: ArrayForm) -> PageList:
         return PageList(count=values.size, values=values.tolist())
     if not values.size:
         return PageList(count=0, ranges=[])
-    breaks = np.flatnonzero(values[1:] != values[:-1] + 1) + 1
-    starts = values[np.concatenate(([0], breaks))]
-    ends = values[np.concatenate((breaks - 1, [values.size - 1]))] + 1
+    # The end of a range may be one past int32.
+    wide = values.astype(np.int64)
+    breaks = np.flatnonzero(wide[1:] != wide[:-1] + 1) + 1
+    starts = wide[np.concatenate(([0], breaks))]
+    ends = wide[np.concatenate((breaks - 1, [wide.size - 1]))] + 1
     ranges = list(zip(starts.tolist(), ends.tolist(), strict=True))
     return PageList(count=values.size, ranges=ranges)

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from struct import pack
 
 import numpy as np
+import numpy.typing as npt
 
 from kvledger.core.errors import JournalError
 from kvledger.core.events import Pages
 from kvledger.core.ids import NodeId
-from kvledger.journal.arrays import pack_arrays
+from kvledger.journal.arrays import PAGES, pack_arrays
 from kvledger.journal.state import Lease, Node, Request, State
 
 MAGIC = b"KVLGS\x00\x01\x00"
@@ -154,14 +155,15 @@ def _request_row(request: Request, texts: _Texts) -> Sequence[int]:
     )
 
 
-def implied_places(state: State, nodes: Iterable[Node]) -> tuple[Pages, Pages, Pages]:
+def implied_places(state: State, nodes: Iterable[Node]) -> tuple[npt.NDArray[np.int64], Pages, Pages]:
     """Full places, mapping and SWA places as the nodes alone imply them."""
     full_at = np.zeros_like(state.full_at)
     mapping = np.zeros_like(state.mapping)
     for node in nodes:
-        full_at[node.full] = node.place
+        at = node.full.astype(np.intp)
+        full_at[at] = node.place
         if node.swa is not None:
-            mapping[node.full] = node.swa
+            mapping[at] = node.swa
     return full_at, mapping, beside_pages(state, mapping)
 
 
@@ -179,18 +181,22 @@ def _corrections(state: State, nodes: Sequence[Node]) -> tuple[list[int], list[P
     codes: list[int] = []
     arrays: list[Pages] = []
     inside = slice(1, state.full_pages + 1)
-    differ = np.flatnonzero(full_at[inside] != state.full_at[inside]) + 1
+    differ = _where(full_at[inside] != state.full_at[inside]) + 1
     found = state.full_at[differ]
     for code in np.unique(found).tolist():
         codes.append(code)
         arrays.append(differ[found == code])
-    mapped = np.flatnonzero(mapping != state.mapping)
+    mapped = _where(mapping != state.mapping)
     arrays += [mapped, state.mapping[mapped]]
     inside = slice(1, state.swa_pages + 1)
     swa_at = beside_pages(state, state.mapping)
-    strayed = np.flatnonzero(swa_at[inside] != state.swa_at[inside]) + 1
+    strayed = _where(swa_at[inside] != state.swa_at[inside]) + 1
     arrays += [strayed, state.swa_at[strayed]]
     return codes, arrays
+
+
+def _where(differs: npt.NDArray[np.bool_]) -> Pages:
+    return np.flatnonzero(differs).astype(PAGES)
 
 
 def _column(values: Sequence[int]) -> bytes:

@@ -12,6 +12,7 @@ arrays of their own, as numpy's `take` does.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,15 @@ from kvledger.core.events import CacheOpened, Origin, Pages
 from kvledger.core.ids import LeaseId, NodeId, RequestId
 from kvledger.journal.digest import state_digest
 from kvledger.journal.places import CALLER, DEFERRED, FIRST_REQUEST_CODE, FREE, OUTSIDE
+from kvledger.journal.same_pages import PAGES, Index
 from kvledger.journal.tokens import TokenPolicy, policy_of
 
 FIRST_ROW_CAPACITY = 16
 """Pages a row has room for before it grows; it doubles from there, so that extending stays cheap."""
+
+
+INDEX = np.dtype(np.intp)
+NO_PAGES: Pages = np.empty(0, PAGES)
 
 
 @dataclass(slots=True, eq=False)
@@ -91,17 +97,17 @@ class Request:
         self.code = code
         self.lease = lease
         self.row_pages = 0
-        self._buffer: Pages = np.empty(FIRST_ROW_CAPACITY, np.int64)
+        self._buffer: Pages = np.empty(FIRST_ROW_CAPACITY, PAGES)
 
     @property
     def row(self) -> Pages:
-        """int64[row_pages] Full pages, a view that is valid until the row changes."""
+        """int32[row_pages] Full pages, a view that is valid until the row changes."""
         return self._buffer[: self.row_pages]
 
     def write_row(self, pages: Pages, *, first_page: int, row_pages: int) -> None:
         """Let the row read `pages` from `first_page` on and be `row_pages` long. Cost O(len(pages))."""
         if row_pages > len(self._buffer):
-            grown = np.empty(max(row_pages, 2 * len(self._buffer)), np.int64)
+            grown = np.empty(max(row_pages, 2 * len(self._buffer)), PAGES)
             grown[: self.row_pages] = self._buffer[: self.row_pages]
             self._buffer = grown
         self._buffer[first_page : first_page + len(pages)] = pages
@@ -154,14 +160,34 @@ class State:
         self.roots: dict[str, dict[NodeId, Node]] = {}
         self.leases: dict[LeaseId, Lease] = {}
         self.requests: dict[RequestId, Request] = {}
-        self.mapping = np.zeros(self.full_pages + 2, np.int64)
-        self.full_at = _places(self.full_pages)
-        self.swa_at = _places(self.swa_pages)
+        self.mapping: Pages = np.zeros(self.full_pages + 2, PAGES)
+        self.full_at: npt.NDArray[np.int64] = _places(self.full_pages, np.int64)
+        self.swa_at: Pages = _places(self.swa_pages, np.int32)
         self.marks_full = (self.full_at == OUTSIDE).take
         self.marks_swa = (self.swa_at == OUTSIDE).take
         self.deferred_full: list[Pages] = []
         self.deferred_swa: list[Pages] = []
         self.next_request_code = FIRST_REQUEST_CODE
+        self._known = self._known_before = NO_PAGES
+        self._index = self._index_before = NO_PAGES.astype(INDEX)
+
+    def index(self, pages: Pages) -> Index:
+        """`pages`, an array that is never written again, as numpy looks up with it.
+
+        An event is checked, audited and applied with the same arrays: the last two, one of each pool, are
+        remembered.
+        """
+        if pages is self._known:
+            return self._index
+        if pages is self._known_before:
+            return self._index_before
+        if len(pages) == 1 or pages.dtype is not PAGES:
+            # One page is looked up as a number; what is wide, or wrong, numpy does with what it always does.
+            return pages
+        self._known_before, self._index_before = self._known, self._index
+        self._known = pages
+        self._index = index = pages.astype(INDEX)
+        return index
 
     @property
     def window_span(self) -> int:
@@ -239,8 +265,8 @@ class State:
         )
 
 
-def _places(pages: int) -> npt.NDArray[np.int64]:
+def _places(pages: int, dtype: type[Any]) -> npt.NDArray[Any]:
     """All pages free, between the padding page and the entry that catches numbers past the end."""
-    at = np.zeros(pages + 2, np.int64)
+    at = np.zeros(pages + 2, dtype)
     at[0] = at[-1] = OUTSIDE
     return at

@@ -46,7 +46,7 @@ class TapSink:
                 self._recovered += (event.node_full, event.incoming_full)
 
     def take_recovered(self) -> Pages | None:
-        """Full pages of nodes recovered since the last call, int64[n]; None when there were none."""
+        """Full pages of nodes recovered since the last call, int32[n]; None when there were none."""
         if not self._recovered:
             return None
         pages = np.concatenate(self._recovered)

@@ -1,6 +1,7 @@
 """Who has one slot: its page, whose that is, the token that stands in it, and the locks that reach it."""
 
 import numpy as np
+import numpy.typing as npt
 
 from kvledger.api.answers.leases import locking, locks_position
 from kvledger.api.answers.pools import owner_codes
@@ -83,9 +84,9 @@ def check_page(state: State, pool: PoolName, slot: int) -> None:
         raise unknown("slot", detail=f"the {pool} pool has slots {first} to {end - 1}, not {slot}")
 
 
-def slots_of(pages: Pages, page_size: int) -> Pages:
-    """The slots of some pages, in order: int64[pages * page_size]."""
-    return (pages[:, None] * page_size + np.arange(page_size)).reshape(-1)
+def slots_of(pages: Pages, page_size: int) -> npt.NDArray[np.int64]:
+    """The slots of some pages, in order: int64[pages * page_size]; of a large pool they pass int32."""
+    return (pages.astype(np.int64)[:, None] * page_size + np.arange(page_size)).reshape(-1)
 
 
 def _request_with(state: State, code: int) -> Request | None:

@@ -1,6 +1,7 @@
 """Page and slot numbers as runs: what an allocator hands out, and what a person can read."""
 
 import numpy as np
+import numpy.typing as npt
 
 from kvledger.api.schemas.common import Runs
 from kvledger.core.events import Pages
@@ -12,11 +13,13 @@ RUNS_READ = 3
 """Runs that a sentence names."""
 
 
-def runs_of(numbers: Pages, *, shown: int = RUNS_SHOWN) -> Runs:
+def runs_of(numbers: Pages | npt.NDArray[np.int64], *, shown: int = RUNS_SHOWN) -> Runs:
     """`numbers` in their order, as runs of consecutive ones. Cost O(n)."""
     if not numbers.size:
         return Runs(total=0, runs=())
-    breaks = np.flatnonzero(numbers[1:] != numbers[:-1] + 1) + 1
+    # Of int32 the step from the last to the first wraps round to 1: it is counted in int64.
+    wide = numbers.astype(np.int64, copy=False)
+    breaks = np.flatnonzero(wide[1:] != wide[:-1] + 1) + 1
     starts = np.concatenate(([0], breaks))
     counts = np.diff(np.append(starts, numbers.size))[:shown]
     firsts = numbers[starts[:shown]]
@@ -27,7 +30,7 @@ def runs_of(numbers: Pages, *, shown: int = RUNS_SHOWN) -> Runs:
     )
 
 
-def read_runs(numbers: Pages) -> str:
+def read_runs(numbers: Pages | npt.NDArray[np.int64]) -> str:
     """The numbers as a sentence names them: "7", "3-9", "1-4, 9 and 12 more"."""
     told = runs_of(numbers, shown=RUNS_READ)
     words = [str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in told.runs]

@@ -11,7 +11,7 @@ A frame is its length and its form, `HEADER`, and so many bytes; it is given in 
 import marshal
 import struct
 from enum import StrEnum
-from typing import Final, get_origin
+from typing import Any, Final, get_origin
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.apart.flat import rebuild
 from kvledger.journal.apart.packed import Batch
 from kvledger.journal.apart.plans import (
-    ARRAY,
     BOOL,
     CHOICE,
     HEADER,
@@ -28,6 +27,8 @@ from kvledger.journal.apart.plans import (
     NUMBERS,
     ORIGIN,
     OTHER,
+    PAGES,
+    SUMS,
     TEXT,
     TOKENS,
     Field,
@@ -64,9 +65,12 @@ def frame(form: int, *body: Piece) -> list[Piece]:
 
 def _field(form: FieldForm) -> Field:
     kind = form.kind
-    way, type_, dtype = OTHER, get_origin(kind), None
-    if form.place in ("pages", "sums"):
-        way, dtype = ARRAY, np.dtype(np.int64 if form.place == "pages" else np.uint64)
+    way, type_ = OTHER, get_origin(kind)
+    dtype: np.dtype[Any] | None = None
+    if form.place == "pages":
+        way, dtype = PAGES, np.dtype(np.int32)
+    elif form.place == "sums":
+        way, dtype = SUMS, np.dtype(np.uint64)
     elif form.place == "tokens":
         way = TOKENS
     elif kind in (int, bool, str):

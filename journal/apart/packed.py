@@ -9,8 +9,9 @@ values of its own and the number of its events, then for each event the number o
 its fields, each the way it goes (plans.py). One that holds anything but the exact types that belong there
 goes as bytes, as `pickle` has it, which knows any.
 
-A long array that consists of few runs, of which each entry is one above the one before, goes as those: a
-tuple of bytes, which hold the first entry and the length of each. Pages most often lie so.
+A long array of pages that consists of few runs, of which each entry is one above the one before, goes as
+those: a tuple of bytes, which hold the first entry and the length of each, 4 bytes either. Pages most often
+lie so; checksums never do, and always go as their bytes.
 """
 
 import marshal
@@ -23,7 +24,6 @@ import numpy as np
 
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.apart.plans import (
-    ARRAY,
     BOOL,
     CHOICE,
     HEADER,
@@ -31,6 +31,8 @@ from kvledger.journal.apart.plans import (
     NUMBERS,
     OPTIONAL,
     ORIGIN,
+    PAGES,
+    SUMS,
     TEXT,
     TOKENS,
     Packing,
@@ -41,10 +43,12 @@ FEW_TOKEN_BYTES: Final = 1_024
 FEW_ARRAY_BYTES: Final = 8_192
 """Up to so many bytes are copied at once: keeping them by reference takes longer."""
 
-MANY_ENTRIES: Final = 32
-"""An array of so many is looked through for runs."""
+MANY_ENTRIES: Final = 64
+"""Pages of so many are looked through for runs: copying fewer takes no longer than that."""
+MOST_ENTRIES: Final = 2**31 - 1
+"""More are not: the length of a run is an int32."""
 ENTRIES_A_RUN: Final = 4
-"""How many a run must have on average: half of the bytes are saved then."""
+"""How many a run must have on average: it is as wide as two, so half of the bytes are saved then."""
 
 MARSHAL_VERSION: Final = 2
 """The last one that does not look for objects that come twice, which takes longer than writing them twice."""
@@ -262,8 +266,8 @@ def _put_field(made: _Made, value: Any, form: int, type_: Any) -> None:
         made.values.append(None)
         if way == ORIGIN:
             made.values.append(None)
-    elif way == ARRAY:
-        _put_array(made, value, type_)
+    elif way in (PAGES, SUMS):
+        _put_array(made, value, way, type_)
     elif type(value) is not _TYPES.get(way, type_):
         raise _Odd
     elif way == TOKENS and len(value) > FEW_TOKEN_BYTES:
@@ -285,11 +289,11 @@ _AS_THEY_ARE: Final[dict[int, Any]] = {INT: int, BOOL: bool, TEXT: str}
 _TYPES: Final[dict[int, Any]] = _AS_THEY_ARE | {TOKENS: bytes, NUMBERS: tuple}
 
 
-def _put_array(made: _Made, value: Any, dtype: Any) -> None:
+def _put_array(made: _Made, value: Any, way: int, dtype: Any) -> None:
     if type(value) is not np.ndarray or value.dtype is not dtype or value.ndim != 1:
         raise _Odd
     array = np.ascontiguousarray(value)
-    runs = _runs(array) if len(array) >= MANY_ENTRIES else None
+    runs = _runs(array) if way == PAGES and MANY_ENTRIES <= len(array) <= MOST_ENTRIES else None
     if runs is not None:
         made.values.append((runs,))
     elif array.nbytes <= FEW_ARRAY_BYTES:
@@ -299,15 +303,15 @@ def _put_array(made: _Made, value: Any, dtype: Any) -> None:
 
 
 def _runs(array: Any) -> bytes | None:
-    """The runs of an array, None where they are too many. Unsigned, the first number follows the last one."""
-    entries = array.view(np.uint64)
+    """The runs of pages, None where they are too many. Unsigned, the first number follows the last one."""
+    entries = array.view(np.uint32)
     begins = np.flatnonzero(np.diff(entries) != 1) + 1
     runs = len(begins) + 1
-    if runs * ENTRIES_A_RUN > len(entries) or runs * 16 > MOST_BYTES:
+    if runs * ENTRIES_A_RUN > len(entries) or runs * 8 > MOST_BYTES:
         return None
     ends = np.append(begins, len(entries))
     begins = np.insert(begins, 0, 0)
-    return np.stack([entries[begins], (ends - begins).view(np.uint64)], axis=1).tobytes()
+    return np.stack([entries[begins], (ends - begins).astype(np.uint32)], axis=1).tobytes()
 
 
 def _text(value: Any) -> str:
@@ -332,14 +336,13 @@ def _are_numbers(values: tuple[Any, ...]) -> bool:
 
 
 def expanded(runs: bytes, /) -> bytes:
-    """The entries of an array that was handed over as runs. Raises ValueError where it was not."""
-    if type(runs) is not bytes or len(runs) % 16:
-        raise ValueError("runs are bytes, 16 each")
-    firsts, lengths = np.frombuffer(runs, np.uint64).reshape(-1, 2).T
-    counts = lengths.view(np.int64)
-    if (counts < 1).any():
+    """The entries of pages that were handed over as runs. Raises ValueError where they were not."""
+    if type(runs) is not bytes or len(runs) % 8:
+        raise ValueError("runs are bytes, 8 each")
+    firsts, lengths = np.frombuffer(runs, np.int32).reshape(-1, 2).T
+    if (lengths < 1).any():
         raise ValueError("a run has at least one entry, and memory an end")
-    ends = np.cumsum(counts)
+    ends = np.cumsum(lengths, dtype=np.int64)
     # Where a run begins in the whole is taken off its first entry: one count goes on through all of them.
-    starts = np.repeat(firsts - (ends - counts).view(np.uint64), counts)
-    return (starts + np.arange(len(starts), dtype=np.uint64)).tobytes()
+    starts = np.repeat(firsts - (ends - lengths), lengths)
+    return (starts + np.arange(len(starts), dtype=np.int64)).astype(np.int32).tobytes()

@@ -16,14 +16,17 @@ INT: Final = 0
 BOOL: Final = 1
 TEXT: Final = 2
 TOKENS: Final = 3
-ARRAY: Final = 4
-CHOICE: Final = 5
+PAGES: Final = 4
+"""An array of int32, which may go as its runs."""
+SUMS: Final = 5
+"""An array of uint64, which goes as its bytes: checksums do not follow one another."""
+CHOICE: Final = 6
 """A member of an enumeration of texts."""
-ORIGIN: Final = 6
+ORIGIN: Final = 7
 """Takes two places in the list: its request and its epoch."""
-NUMBERS: Final = 7
+NUMBERS: Final = 8
 """A tuple, of ints or of ranges most often."""
-OTHER: Final = 8
+OTHER: Final = 9
 """A container of whatever it may be."""
 
 OPTIONAL: Final = 64
@@ -63,5 +66,5 @@ class Plan:
     def packing(self) -> Packing:
         """The same for what packs."""
         ways = [field.way | (OPTIONAL if field.optional else 0) for field in self.fields]
-        types = [field.dtype if field.way == ARRAY else field.type for field in self.fields]
+        types = [field.dtype if field.way in (PAGES, SUMS) else field.type for field in self.fields]
         return self.number, self.event_class.values, bytes(ways), tuple(types)

@@ -102,8 +102,9 @@ class Content(Check):
         self._missing()
         for locked in _locked_once(node):
             # Whatever is known of its pages is of earlier locks, or of other nodes.
-            self._full.seqs[locked.full] = NO_SUM
-            self._swa.seqs[locked.full] = NO_SUM
+            at = locked.full.astype(np.intp)
+            self._full.seqs[at] = NO_SUM
+            self._swa.seqs[at] = NO_SUM
             self._await(locked, FingerprintReason.LOCKED)
 
     def _after_recovered(self, event: SwaRecovered, node: Node) -> None:
@@ -187,8 +188,8 @@ class Content(Check):
         else:
             self._find_strange(node)
         # Neither a finding that was told is to be told again, nor pages called strange that nobody looked at.
-        seqs = self._full.seqs
-        seqs[node.full[seqs[node.full] == NO_SUM]] = UNKNOWN
+        seqs, at = self._full.seqs, node.full.astype(np.intp)
+        seqs[at[seqs[at] == NO_SUM]] = UNKNOWN
 
     def _place(self, event: KvFingerprinted | KvUnread, node: Node) -> None:
         """Hold a fingerprint, or what stands for one, to what calls for it here."""
@@ -218,18 +219,18 @@ class Content(Check):
 
     def _compare(self, kept: _Kept, sums: Sums, node: Node, pool: str) -> None:
         """Hold what is known of the node's pages to `sums`; of what is not, or is other, these are kept."""
-        pages = node.full
-        seqs = kept.seqs[pages]
+        at = node.full.astype(np.intp)
+        seqs = kept.seqs[at]
         known = seqs > 0
-        changed = known & (kept.sums[pages] != sums)
+        changed = known & (kept.sums[at] != sums)
         if kept is self._full:
             self.counts["pages_compared"] += int(np.count_nonzero(known))
             self.counts["pages_content_unknown"] += int(np.count_nonzero(seqs == UNKNOWN))
         if changed.any():
             first = int(seqs[changed].min())
             told = f"the {pool} KV of a locked node is not what it was at seq {first}"
-            self._changed(node, pages[changed], told)
-        anew = pages[~known | changed]
+            self._changed(node, node.full[changed], told)
+        anew = at[~known | changed]
         kept.sums[anew] = sums[~known | changed]
         kept.seqs[anew] = self.findings.seq or 0
 

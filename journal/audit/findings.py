@@ -58,7 +58,7 @@ class Findings:
         kept = self._kept.setdefault(invariant, [])
         if len(kept) >= FINDINGS_KEPT:
             return
-        named = np.empty(0, np.int64) if pages is None else pages
+        named = np.empty(0, np.int32) if pages is None else pages
         kept.append(
             Finding(
                 invariant=invariant,

@@ -84,11 +84,11 @@ class Inserts(Check):
         }
 
     def _before_created(self, event: NodeCreated, parent: Node | None) -> None:
-        self._owners.add(int(self.state.full_at[event.full_pages[0]]))
+        self._owners.add(self.state.full_at.item(event.full_pages.item(0)))
         self._taken.create(event)
 
     def _before_recovered(self, event: SwaRecovered, node: Node) -> None:
-        self._owners.add(int(self.state.full_at[event.incoming_full[0]]))
+        self._owners.add(self.state.full_at.item(event.incoming_full.item(0)))
         self._taken.starts.append((node.start, self._taken.pages))
         self._taken.take(event.incoming_full, event.swa_pages)
 

@@ -25,7 +25,7 @@ from kvledger.journal.audit.locks import Locks
 from kvledger.journal.audit.rollbacks import Rollbacks
 from kvledger.journal.effects import real_pages
 from kvledger.journal.places import CALLER, DEFERRED, FREE, OUTSIDE
-from kvledger.journal.same_pages import all_free, all_read, same
+from kvledger.journal.same_pages import PAGES, all_free, all_read, same
 from kvledger.journal.state import Node, Request
 
 FIRST_TICKETS = 1024
@@ -42,9 +42,9 @@ class PageMoves(Check):
         super().__init__(context)
         self._locks = locks
         self._rollbacks = rollbacks
-        self._ticket = np.zeros(max(self.state.full_pages, self.state.swa_pages) + 2, np.int64)
-        self._positions = np.arange(FIRST_TICKETS)
-        self._unmapped_now: Pages = np.empty(0, np.int64)
+        self._ticket = np.zeros(max(self.state.full_pages, self.state.swa_pages) + 2, PAGES)
+        self._positions = np.arange(FIRST_TICKETS, dtype=PAGES)
+        self._unmapped_now: Pages = np.empty(0, PAGES)
         self.before = {
             PagesAllocated: self._before_allocated,
             PagesFreed: self._before_freed,
@@ -64,12 +64,13 @@ class PageMoves(Check):
                 "well-formed", "pages of the caller continue a row, and the caller has none", pages=full
             )
         self._rollbacks.allocated(full)
-        at = self.state.full_at
-        if not all_free(at, full):
-            self._misplaced(full[at[full] != FREE], "was handed out although it is not free")
-        at = self.state.swa_at
-        if not all_free(at, swa):
-            self._misplaced_swa(swa[at[swa] != FREE], "was handed out although it is not free")
+        index = self.state.index
+        full_at = self.state.full_at
+        if not all_free(full_at, index(full)):
+            self._misplaced(full[full_at[full] != FREE], "was handed out although it is not free")
+        swa_at = self.state.swa_at
+        if not all_free(swa_at, index(swa)):
+            self._misplaced_swa(swa[swa_at[swa] != FREE], "was handed out although it is not free")
         self._once(full, "Full")
         self._once(swa, "SWA")
 
@@ -78,7 +79,7 @@ class PageMoves(Check):
         self.counts["pages_moved"] += len(full)
         owner = CALLER if request is None else request.code
         at = self.state.full_at
-        if not all_read(at, full, owner):
+        if not all_read(at, self.state.index(full), owner):
             stays = event.pool is Pool.SWA
             what = "lost its SWA peer" if stays else "was freed"
             strange = full[at[full] != owner]
@@ -146,8 +147,8 @@ class PageMoves(Check):
         self._once(event.full_pages, "Full")
         swa = real_pages(event.swa_pages)
         self._once(swa, "SWA")
-        at = self.state.swa_at.take(swa, mode="clip")
-        foreign = swa[(at <= 0) | ~np.isin(at, event.full_pages)]
+        beside = self.state.swa_at.take(swa, mode="clip")
+        foreign = swa[(beside <= 0) | ~np.isin(beside, event.full_pages)]
         if len(foreign):
             self.findings.add(
                 "mapping", "the mapping was set to SWA pages that belong elsewhere", pages=foreign
@@ -165,7 +166,7 @@ class PageMoves(Check):
 
     def _held_by_one(self, pages: Pages, node: NodeId, what: str) -> None:
         owner = self.state.full_at.item(pages.item(0))
-        if owner > CALLER or not all_read(self.state.full_at, pages, owner):
+        if owner > CALLER or not all_read(self.state.full_at, self.state.index(pages), owner):
             at = self.state.full_at[pages]
             wrong = at > CALLER
             if wrong.any():
@@ -247,7 +248,11 @@ class PageMoves(Check):
     # What must stand beside them.
 
     def _peers(self, full: Pages, swa: Pages, what: str, *, node: NodeId | None = None) -> None:
-        if not same(self.state.mapping[full], swa):
+        if len(full) == 1:
+            sound = self.state.mapping.item(full.item()) == swa.item()
+        else:
+            sound = same(self.state.mapping[self.state.index(full)], swa)
+        if not sound:
             wrong = self.state.mapping[full] != swa
             self.findings.add(
                 "mapping",
@@ -259,7 +264,7 @@ class PageMoves(Check):
             self._report_locked_swa(named, f"was {what} with a Full page it does not stand beside")
 
     def _unmapped(self, full: Pages, node: NodeId, what: str) -> None:
-        if not all_free(self.state.mapping, full):
+        if not all_free(self.state.mapping, self.state.index(full)):
             self.findings.add(
                 "mapping",
                 f"a page {what} although it maps to an SWA page",
@@ -278,12 +283,12 @@ class PageMoves(Check):
         if count < 2:
             return
         if count > len(self._positions):
-            self._positions = np.arange(2 * count)
+            self._positions = np.arange(2 * count, dtype=PAGES)
         positions = self._positions[:count]
-        ticket = self._ticket
-        ticket[pages] = positions
-        if not same(ticket[pages], positions):
-            later = ticket[pages] != positions
+        ticket, index = self._ticket, self.state.index(pages)
+        ticket[index] = positions
+        if not same(ticket[index], positions):
+            later = ticket[index] != positions
             self.findings.add("conservation", f"one event names a {pool} page twice", pages=pages[later])
 
 

@@ -71,7 +71,7 @@ class Rollbacks(Check):
     def allocated(self, pages: Pages) -> None:
         """Pages that are handed out for good are no longer an undone stretch's."""
         if self._any_undone_pages:
-            self._undone_pages[pages] = False
+            self._undone_pages[self.state.index(pages)] = False
 
     def misplaced(self, pages: Pages) -> None:
         """Report those of the free `pages` an event used that an undone event had handed out."""

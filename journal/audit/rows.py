@@ -22,7 +22,7 @@ from kvledger.core.ids import RequestId
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.places import FIRST_REQUEST_CODE
 from kvledger.journal.records import StoredTransaction
-from kvledger.journal.same_pages import all_read, joined, same, same_in_pieces
+from kvledger.journal.same_pages import PAGES, all_read, joined, same, same_in_pieces
 from kvledger.journal.state import Request
 
 
@@ -101,7 +101,7 @@ class RowSafety(Check):
         self._taken(event.incoming_full)
 
     def _taken(self, pages: Pages) -> None:
-        code = int(self.state.full_at[pages[0]])
+        code = self.state.full_at.item(pages.item(0))
         if code <= FIRST_REQUEST_CODE:
             self._held[code] = self._held.get(code, 0) - len(pages)
 
@@ -112,7 +112,7 @@ class RowSafety(Check):
                 "row-safety",
                 f"the request closes although it still holds {held} pages",
                 request=request.id,
-                pages=np.flatnonzero(self.state.full_at == request.code),
+                pages=np.flatnonzero(self.state.full_at == request.code).astype(PAGES),
             )
 
     # A request may be gone by the end of the transaction: what an event says of its row is true at once.
@@ -151,7 +151,8 @@ class RowSafety(Check):
         shared = 0 if lease is None else lease.length // state.page_size
         own = row[shared:]
         held = self._held.get(request.code, 0)
-        if not all_read(state.full_at, own, request.code):
+        # A row is written again, so its index is not to be remembered.
+        if not all_read(state.full_at, own.astype(np.intp), request.code):
             strange = own[state.full_at[own] != request.code]
             self.findings.add(
                 "row-safety",

@@ -14,7 +14,7 @@ from kvledger.core.sinks import EventSink
 from kvledger.journal import Journal, Recorder, submission_queue
 from kvledger.journal.durability import RecorderSettings
 from kvledger.journal.rows import Submission, WriterCounters
-from tests.support.stored_events import allocated, opened, pages, record, short_story
+from tests.support.stored_events import allocated, opened, pages, record, short_story, wide_pages
 from tests.support.stores import change, rows
 
 
@@ -236,7 +236,7 @@ def test_a_database_that_refuses_leaves_no_part_of_a_transaction(journal: Journa
 
 def test_what_was_accepted_before_an_event_that_cannot_be_stored_is_stored(journal: Journal) -> None:
     made = journal.record()
-    bad = record(Evicted(0, 0, 0, 0), MappingSet(pages([2**40]), pages([1])), op="bad")
+    bad = record(Evicted(0, 0, 0, 0), MappingSet(wide_pages([2**40]), pages([1])), op="bad")
     for transaction in (record(opened()), one("good"), bad, one("late")):
         made.append(transaction)
     with pytest.raises(JournalError, match="int32"):

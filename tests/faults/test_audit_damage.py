@@ -21,7 +21,7 @@ def damaged_pages(value: Pages, chance: random.Random) -> Pages:
         return np.append(value, chance.choice([0, 1, 2, 9, -1, 17, 2**40]))
     if chance.random() < 0.4:
         return value[:-1]
-    changed = value.copy()
+    changed: Any = value.astype(np.int64)
     changed[chance.randrange(len(value))] = chance.choice([0, 1, 2, 3, 9, -5, 17, 2**40])
     return changed
 
@@ -45,7 +45,7 @@ def damaged_event(event: Any, chance: random.Random) -> Any:
     if absent and event.kind in ("node_created", "node_deleted", "request_row_changed"):
         return replace(event, **{absent[0]: None})
     if "swa_pages" in values and values["swa_pages"] is None:
-        return replace(event, **{"swa_pages": np.array([1], np.int64)})
+        return replace(event, **{"swa_pages": np.array([1], np.int32)})
     if not names:
         return event
     name = chance.choice(names)

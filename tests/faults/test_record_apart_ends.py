@@ -905,7 +905,7 @@ def test_a_call_inside_an_append_is_refused_and_the_append_is_whole_or_refused_t
 
 
 def test_what_runs_at_the_end_of_what_was_handed_over_may_use_the_recorder(tmp_path: Path) -> None:
-    wide, ends = np.arange(5_000, dtype=np.int64) * 3, list[int]()
+    wide, ends = np.arange(5_000, dtype=np.int32) * 3, list[int]()
     with Journal.open(tmp_path / "run.db") as journal, journal.record_apart() as made:
         made.append(record(opened()))
 

@@ -21,7 +21,7 @@ from kvledger.journal.replay import replay
 from kvledger.journal.rows import RowWriter, Submission
 from kvledger.tools.torture.postgresql_server import PostgresqlServer
 from tests.support.postgres import execute
-from tests.support.stored_events import opened, pages, record
+from tests.support.stored_events import opened, pages, record, wide_pages
 
 PAGE = 4
 CONFIG = CacheConfig(page_size=PAGE, sliding_window=8, full_tokens=256, swa_tokens=256)
@@ -495,7 +495,7 @@ def test_an_error_of_the_upkeep_stops_no_recording_and_is_told_at_the_end(
 
 
 def test_an_event_that_no_store_can_take_is_given_up_alone_and_at_once(store: str) -> None:
-    bad = record(Evicted(0, 0, 0, 0), MappingSet(pages([2**40]), pages([1])), op="bad")
+    bad = record(Evicted(0, 0, 0, 0), MappingSet(wide_pages([2**40]), pages([1])), op="bad")
     with Journal.open(store) as journal:
         recorder = journal.record(on_failure="degrade", durability="commit")
         recorder.append(record(opened()))

@@ -12,9 +12,10 @@ import torch
 from kvledger.core import CacheConfig, HybridCache, KVUnreadable, fingerprints, locking
 from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvalidArgument
-from kvledger.core.events import Event, FingerprintReason, KvFingerprinted, KvUnread, Pages
+from kvledger.core.events import Event, FingerprintReason, KvFingerprinted, KvUnread
 from kvledger.core.kv_checksum import KVChecksum
 from kvledger.core.node import Node
+from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import Fingerprints
 from kvledger.core.sinks import MemorySink
 from kvledger.core.transaction import Ledger
@@ -35,7 +36,7 @@ class Failing(DevicePools):
 
     fault: BaseException | None = None
 
-    def fingerprint(self, pages: Any, swa: Pages | None = None) -> Fingerprints:
+    def fingerprint(self, pages: Any, swa: WidePages | None = None) -> Fingerprints:
         if self.fault is not None:
             raise self.fault
         return super().fingerprint(pages, swa)
@@ -44,7 +45,7 @@ class Failing(DevicePools):
 class Nonsense(Failing):
     """Pools that answer for one page too many instead."""
 
-    def fingerprint(self, pages: Any, swa: Pages | None = None) -> Fingerprints:
+    def fingerprint(self, pages: Any, swa: WidePages | None = None) -> Fingerprints:
         if self.fault is not None:
             return np.zeros((len(pages) + 1, 2), np.uint64)
         return super().fingerprint(pages, swa)
@@ -129,7 +130,7 @@ def test_whatever_gives_a_lock_back_goes_on_and_says_what_it_could_not_read(
     taken = story.cache._state.fingerprint
     assert taken is not None
 
-    def once(full: Pages, swa: Pages) -> Fingerprints:
+    def once(full: WidePages, swa: WidePages) -> Fingerprints:
         found = taken(full, swa)
         story.fail()
         return found

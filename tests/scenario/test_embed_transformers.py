@@ -11,6 +11,7 @@ from transformers.generation.continuous_batching.cache import PagedAttentionCach
 
 from kvledger.core.events import Pages
 from kvledger.core.inputs import Slots
+from kvledger.core.page_arrays import narrowed
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.audit import Verdict
@@ -157,7 +158,7 @@ class WatchedBatches:
         def looked_up(book: RequestBook, name: str, *, end: int, swa_from: int) -> tuple[Slots, Slots]:
             full, swa = slots(book, name, end=end, swa_from=swa_from)
             entry = book._entries[name]
-            self._rows[name] = full // book.cache.config.page_size
+            self._rows[name] = narrowed(full // book.cache.config.page_size)
             if entry.request.computed_len == end - 1 >= len(entry.prompt):
                 self._decoding.add(name)
             return full, swa

@@ -21,7 +21,7 @@ INSTEAD_OF_NONE: dict[str, Any] = {
     "owner": RequestId("r0"),
     "row_start": 0,
     "node": NodeId(1),
-    "swa_pages": np.array([1], np.int64),
+    "swa_pages": np.array([1], np.int32),
     "parent_stamp": 5,
     "swa_origin": Origin(None, 1),
     "swa_sums": np.array([1], np.uint64),

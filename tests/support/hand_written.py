@@ -55,7 +55,7 @@ Journal = list[StoredTransaction]
 
 
 def pages(*numbers: int) -> Pages:
-    array = np.array(numbers, np.int64)
+    array = np.array(numbers, np.int32)
     array.setflags(write=False)
     return array
 

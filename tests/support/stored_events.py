@@ -26,7 +26,14 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 def pages(values: Any) -> vocabulary.Pages:
-    """A read-only int64 array, as events hold it."""
+    """A read-only int32 array, as events hold it."""
+    array = np.array(values, dtype=np.int32)
+    array.setflags(write=False)
+    return array
+
+
+def wide_pages(values: Any) -> Any:
+    """The same as int64, as a foreign writer of events may give it: any value fits."""
     array = np.array(values, dtype=np.int64)
     array.setflags(write=False)
     return array

@@ -1,5 +1,6 @@
 """An event becomes canonical JSON and a blob and comes back the same; anything else is refused."""
 
+import itertools
 import json
 from typing import Any
 
@@ -23,7 +24,16 @@ from kvledger.core.events import (
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.journal.arrays import COUNTED_PAGES, FEW_ARRAYS, pack_arrays, pack_together, unpack_array
 from kvledger.journal.codec import decode, encode, encode_all
-from tests.support.stored_events import any_events, events_of, facts, page_arrays, pages, seeded, sums
+from tests.support.stored_events import (
+    any_events,
+    events_of,
+    facts,
+    page_arrays,
+    pages,
+    seeded,
+    sums,
+    wide_pages,
+)
 
 LEAF = NodeCreated(
     node=NodeId(7),
@@ -125,20 +135,58 @@ def test_few_arrays_are_packed_as_the_same_among_many(arrays: list[Any]) -> None
 @pytest.mark.parametrize("others", [0, FEW_ARRAYS])
 def test_a_page_outside_int32_is_refused_whichever_way_it_is_packed(values: list[int], others: int) -> None:
     with pytest.raises(JournalError, match="outside int32"):
-        pack_together([pages([3]), pages(values), *[pages([1])] * others])
+        pack_together([pages([3]), wide_pages(values), *[pages([1])] * others])
 
 
-def test_decoded_arrays_are_read_only_int64() -> None:
+@seeded
+@given(st.lists(page_arrays() | STRETCHES.map(in_stretches), min_size=1, max_size=2 * FEW_ARRAYS))
+def test_pages_of_any_width_are_packed_as_int32_is(arrays: list[Any]) -> None:
+    packed = pack_arrays([array.astype(np.int32) for array in arrays])
+    for dtype in ("i8", ">i4", ">i8"):
+        assert pack_arrays([array.astype(dtype) for array in arrays]) == packed
+    mixed = [array.astype(dtype) for array, dtype in zip(arrays, itertools.cycle(["i4", "i8", ">i4"]))]
+    assert pack_arrays(mixed) == packed
+
+
+@pytest.mark.parametrize("others", [0, FEW_ARRAYS])
+@pytest.mark.parametrize(
+    ("values", "runs"),
+    [
+        ([2**31 - 1, -(2**31)], 0),
+        ([2**31 - 2, 2**31 - 1, -(2**31), 1 - 2**31], 0),
+        ([2**31 - 5, 2**31 - 4, 2**31 - 3, 2**31 - 2, 2**31 - 1], 1),
+        ([*range(2**31 - 9, 2**31), *range(-(2**31), 9 - 2**31)], 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_no_run_reaches_from_the_last_int32_to_the_first(
+    dtype: Any, values: list[int], runs: int, others: int
+) -> None:
+    arrays = [np.array(values, dtype), *[pages([1])] * others]
+    elements, found, data = pack_arrays(arrays)[0]
+    assert (elements, found) == (len(values), runs)
+    assert unpack_array([elements, found], data, 0).tolist() == values
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_narrow_pages_are_packed_without_a_wrap(dtype: Any) -> None:
+    last = np.iinfo(dtype).max
+    values = [last - 2, last - 1, last, -last - 1, -last]
+    elements, runs, data = pack_arrays([np.array(values, dtype)])[0]
+    assert unpack_array([elements, runs], data, 0).tolist() == values
+
+
+def test_decoded_arrays_are_read_only_int32() -> None:
     stored = encode(LEAF)
     leaf: Any = decode(stored.kind, stored.version, stored.payload, stored.blob)
     for array in (leaf.full_pages, leaf.swa_pages):
-        assert array.dtype == np.int64
+        assert array.dtype == np.int32
         assert not array.flags.writeable
 
 
 @pytest.mark.parametrize(
     "array",
-    [pages([2**31]), pages([-(2**31) - 1]), np.array([[1]]), np.array([1.0]), [1, 2]],
+    [wide_pages([2**31]), wide_pages([-(2**31) - 1]), np.array([[1]]), np.array([1.0]), [1, 2]],
     ids=["above int32", "below int32", "two dimensions", "floats", "a list"],
 )
 def test_an_array_that_cannot_be_stored_is_refused(array: Any) -> None:

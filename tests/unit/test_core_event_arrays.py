@@ -1,4 +1,4 @@
-"""Arrays in events are the events' own: nobody can write to them, and nothing that goes on changes them.
+"""Arrays in events are their own, int32: nobody can write to them, and nothing that goes on changes them.
 
 Two courses of the planted faults, whole lives with rollbacks. About a second.
 """
@@ -36,6 +36,8 @@ def test_every_array_of_every_event_is_read_only_and_stays_what_it_was(page: int
             for event in transaction.events:
                 for array in arrays(event):
                     assert not array.flags.writeable, event
+                    # The very object: the journal's quick ways are for this one.
+                    assert array.dtype is np.dtype(np.int32), event
                     kept.append((array, array.tolist()))
         seen = len(sink.transactions)
 

@@ -9,7 +9,7 @@ import pytest
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.errors import OutOfSlots
-from kvledger.core.events import Pages
+from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import PageAllocator, PoolChanges
 from kvledger.core.sinks import MemorySink
 from tests.support.witness import Witness
@@ -29,7 +29,7 @@ class Engine:
     calls: list[str] = field(default_factory=list)
     last: PoolChanges | None = None
 
-    def allocate(self, full: int, swa: int) -> tuple[Pages, Pages] | None:
+    def allocate(self, full: int, swa: int) -> tuple[WidePages, WidePages] | None:
         if full > len(self.full) or swa > len(self.swa):
             return None
         self.calls.append("allocate")
@@ -39,12 +39,13 @@ class Engine:
         self.swa -= set(taken_swa)
         return np.array(taken, dtype=np.int64), np.array(taken_swa, dtype=np.int64)
 
-    def give_back(self, full: Pages, swa: Pages) -> None:
+    def give_back(self, full: WidePages, swa: WidePages) -> None:
         self.calls.append("give_back")
         self.put(full, swa)
 
-    def put(self, full: Pages, swa: Pages) -> None:
+    def put(self, full: WidePages, swa: WidePages) -> None:
         for pages, pool in ((full, self.full), (swa, self.swa)):
+            assert pages.dtype == np.int64
             named = [int(page) for page in pages]
             assert len(set(named)) == len(named), "a page was given back twice in one call"
             assert not set(named) & pool, "a page was given back that was not handed out"
@@ -81,7 +82,7 @@ def with_engine(engine: Engine) -> tuple[HybridCache, Witness]:
     return cache, Witness(cache, sink)
 
 
-HANDED_OUT: dict[str, Callable[[Pages], Any]] = {
+HANDED_OUT: dict[str, Callable[[WidePages], Any]] = {
     "of another name": lambda pages: pages.astype(np.longlong),
     "in another byte order": lambda pages: pages.astype(">i8"),
     "strided": lambda pages: np.repeat(pages, 2)[::2],

@@ -140,7 +140,7 @@ def test_a_long_row_out_of_order_stays_as_it_came() -> None:
 
 @pytest.mark.parametrize("count", [RUN_PAGES - 1, RUN_PAGES, RUN_PAGES + 1])
 def test_a_slice_stands_for_a_run_of_ascending_pages_and_for_nothing_else(count: int) -> None:
-    run = np.arange(5, 5 + count, dtype=np.int64)
+    run = np.arange(5, 5 + count, dtype=np.int32)
     assert (page_index(run) is run) == (count < RUN_PAGES)
     if count >= RUN_PAGES:
         assert page_index(run) == slice(5, 5 + count)
@@ -159,7 +159,7 @@ def test_a_slice_stands_for_a_run_of_ascending_pages_and_for_nothing_else(count:
 
 
 def test_a_part_keeps_no_array_alive_that_is_much_longer_than_it() -> None:
-    pages = np.arange(1, 1 + 64 * (VIEW_SPARES + 1), dtype=np.int64)
+    pages = np.arange(1, 1 + 64 * (VIEW_SPARES + 1), dtype=np.int32)
     pages.setflags(write=False)
     assert part_of(pages, 0, len(pages)) is pages
     most = part_of(pages, 0, 64 * VIEW_SPARES)

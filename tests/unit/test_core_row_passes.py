@@ -13,7 +13,8 @@ from kvledger.core import COMPILED, row_passes
 from tests.support.source_of import source_of
 
 TABLE_ENTRIES = 700
-ENDS = (-(2**63), 2**63 - 1)
+ENDS = (-(2**31), 2**31 - 1)
+SLOT_ENDS = (-(2**63), 2**63 - 1)
 
 
 SOURCE = source_of(row_passes)
@@ -22,6 +23,10 @@ only_in_c = pytest.mark.skipif(not COMPILED, reason="the module in C is built wi
 
 
 def pages(values: Any) -> Any:
+    return np.array(list(values), dtype=np.int32)
+
+
+def slots_from(values: Any) -> Any:
     return np.array(list(values), dtype=np.int64)
 
 
@@ -33,7 +38,7 @@ def indexes() -> st.SearchStrategy[Any]:
 
 
 def odd_pages() -> st.SearchStrategy[Any]:
-    """Anything that an array of int64 can hold, runs with one entry changed among it."""
+    """Anything that an array of int32 can hold, runs with one entry changed among it."""
     anything = st.lists(st.integers(*ENDS) | st.integers(-2, 3), max_size=12).map(pages)
     ends = st.tuples(st.integers(-3, 600), st.integers(-3, 1200)).map(sorted)
     changed = st.tuples(ends, st.integers(0, 1200), st.integers(-2, 2) | st.sampled_from(ENDS)).map(
@@ -82,7 +87,7 @@ def test_tables_are_read_and_written_by_an_index_as_entry_by_entry(
             assert bool(module.all_equal_at(own, at, value)) is all(own[row] == value for row in rows)
             found = module.entries_at(own, at)
             assert found.tolist() == [own[row] for row in rows]
-            assert found.dtype == np.int64
+            assert found.dtype == np.int32
             found += 1
             assert own.tolist() == table.tolist()
         module.put_at(own, at, value)
@@ -104,7 +109,7 @@ def test_parts_and_wholes_hold_what_they_are_made_of(chunks: list[Any], first: i
     for module in (row_passes, SOURCE):
         joined = module.joined(chunks)
         assert joined.tolist() == whole
-        assert joined.dtype == np.int64
+        assert joined.dtype == np.int32
         assert not any(np.shares_memory(joined, chunk) for chunk in chunks)
         start = min(first, len(joined))
         end = min(start + count, len(joined))
@@ -117,16 +122,16 @@ def test_parts_and_wholes_hold_what_they_are_made_of(chunks: list[Any], first: i
 @given(
     st.sampled_from([1, 2, 3, 64, 1000]),
     st.lists(st.integers(1, 9), max_size=9),
-    st.none() | st.tuples(st.integers(0, 10**6), st.integers(-70, 70) | st.sampled_from(ENDS)),
+    st.none() | st.tuples(st.integers(0, 10**6), st.integers(-70, 70) | st.sampled_from(SLOT_ENDS)),
 )
 def test_slots_are_those_of_whole_pages_in_the_pool_or_of_none(
     size: int, own: list[int], change: tuple[int, int] | None
 ) -> None:
     limit = 9 * size
-    slots = pages(slot for page in own for slot in range(page * size, page * size + size))
+    slots = slots_from(slot for page in own for slot in range(page * size, page * size + size))
     if change is not None and len(slots):
         at, by = change
-        slots[at % len(slots)] = by if by in ENDS else slots[at % len(slots)] + by
+        slots[at % len(slots)] = by if by in SLOT_ENDS else slots[at % len(slots)] + by
     told = slots.tolist()
     fits = all(size <= slot < limit for slot in told) and all(
         told[at : at + size] == list(range(told[at], told[at] + size)) and told[at] % size == 0
@@ -138,7 +143,20 @@ def test_slots_are_those_of_whole_pages_in_the_pool_or_of_none(
         if found is not None:
             assert found.tolist() == [slot // size for slot in told[::size]]
             assert not found.flags.writeable
-            assert module.slots_of(found, size).tolist() == told
+            assert found.dtype == np.int32
+            again = module.slots_of(found, size)
+            assert again.tolist() == told
+            assert again.dtype == np.int64
+
+
+@pytest.mark.parametrize("size", [1, 2, 65_536])
+def test_slots_of_the_last_pages_are_as_wide_as_they_have_to_be(size: int) -> None:
+    last = ENDS[1]
+    for module in (row_passes, SOURCE):
+        slots = module.slots_of(pages([1, last]), size)
+        assert slots.tolist() == [page * size + place for page in (1, last) for place in range(size)]
+        assert module.pages_of(slots, size, (last + 1) * size).tolist() == [1, last]
+        assert module.pages_of(slots, size, last * size) is None
 
 
 TABLE = np.zeros(3, dtype=np.int32)
@@ -163,9 +181,9 @@ def in_itself(module: Any) -> None:
 
 IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "pages that are strided": (lambda c: c.is_run(pages(range(8))[::2]), TypeError),
-    "pages of another type": (lambda c: c.all_set(np.zeros(3, dtype=np.int32)), TypeError),
-    "pages in two dimensions": (lambda c: c.all_set(np.zeros((2, 2), dtype=np.int64)), TypeError),
-    "pages in another byte order": (lambda c: c.any_set(np.zeros(2, dtype=">i8")), TypeError),
+    "pages of another type": (lambda c: c.all_set(np.zeros(3, dtype=np.int64)), TypeError),
+    "pages in two dimensions": (lambda c: c.all_set(np.zeros((2, 2), dtype=np.int32)), TypeError),
+    "pages in another byte order": (lambda c: c.any_set(np.zeros(2, dtype=">i4")), TypeError),
     "no array": (lambda c: c.is_ascending([1, 2]), TypeError),
     "an index past the end": (lambda c: c.entries_at(TABLE, pages([0, 3])), IndexError),
     "an index before the beginning": (lambda c: c.entries_at(TABLE, pages([-1])), IndexError),
@@ -183,22 +201,24 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
         ValueError,
     ),
     "a value too large": (lambda c: c.put_at(np.zeros(3, dtype=np.int8), pages([1]), 128), OverflowError),
-    "a value larger still": (lambda c: c.put_at(pages(range(3)), pages([1]), 2**63), OverflowError),
+    "a value larger still": (lambda c: c.put_at(pages(range(3)), pages([1]), 2**31), OverflowError),
+    "a value past all": (lambda c: c.put_at(slots_from(range(3)), pages([1]), 2**63), OverflowError),
     "a value too few": (lambda c: c.put_at(pages(range(3)), pages([0, 1]), pages([1])), ValueError),
     "values for a table of int8": (
         lambda c: c.put_at(np.zeros(3, dtype=np.int8), pages([1]), pages([1])),
         TypeError,
     ),
-    "values too large for a table of int32": (
-        lambda c: c.put_at(np.zeros(3, dtype=np.int32), pages([0, 1]), pages([1, 2**31])),
-        OverflowError,
+    "values that are wide": (
+        lambda c: c.put_at(np.zeros(3, dtype=np.int64), pages([0, 1]), slots_from([1, 2])),
+        TypeError,
     ),
+    "an index that is wide": (lambda c: c.put_at(TABLE, slots_from([0, 1]), 1), TypeError),
     "a table of unsigned": (lambda c: c.put_at(np.zeros(3, dtype=np.uint64), pages([1]), 1), TypeError),
     "a table of int16": (lambda c: c.put_at(np.zeros(3, dtype=np.int16), pages([1]), 1), TypeError),
-    "owners of int64": (lambda c: c.all_equal_at(pages(range(3)), pages([1]), 1), TypeError),
-    "entries of a table of int64": (lambda c: c.entries_at(pages(range(3)), pages([1])), TypeError),
+    "owners of int64": (lambda c: c.all_equal_at(slots_from(range(3)), pages([1]), 1), TypeError),
+    "entries of a table of int64": (lambda c: c.entries_at(slots_from(range(3)), pages([1])), TypeError),
     "pages that are not aligned": (
-        lambda c: c.is_run(np.frombuffer(bytes(17), np.uint8)[1:].view(np.int64)),
+        lambda c: c.is_run(np.frombuffer(bytes(17), np.uint8)[1:].view(np.int32)),
         TypeError,
     ),
     "a part past the end": (lambda c: c.copied_part(pages(range(3)), 1, 4), IndexError),
@@ -206,10 +226,11 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "a part that ends before it begins": (lambda c: c.copied_part(pages(range(3)), 2, 1), IndexError),
     "no chunks": (lambda c: c.joined([]), TypeError),
     "chunks of others": (lambda c: c.joined([pages([1]), [2]]), TypeError),
-    "slots of a part of a page": (lambda c: c.pages_of(pages(range(3)), 2, 9), ValueError),
+    "slots of a part of a page": (lambda c: c.pages_of(slots_from(range(3)), 2, 9), ValueError),
+    "slots that are narrow": (lambda c: c.pages_of(pages(range(2)), 2, 9), TypeError),
     "no page size": (lambda c: c.slots_of(pages([1]), 0), ValueError),
     "a page size past all memory": (lambda c: c.slots_of(pages([1, 2]), 2**62), MemoryError),
-    "arguments too few": (lambda c: c.pages_of(pages([1])), TypeError),
+    "arguments too few": (lambda c: c.pages_of(slots_from([1])), TypeError),
 }
 
 
@@ -246,6 +267,6 @@ def test_the_module_in_c_has_each_function_of_the_source() -> None:
     told = {
         name
         for name, value in vars(SOURCE).items()
-        if callable(value) and value.__module__ == "row_passes_source"
+        if not name.startswith("_") and callable(value) and value.__module__ == "row_passes_source"
     }
     assert told == {name for name in vars(row_passes) if not name.startswith("_")}

@@ -51,7 +51,7 @@ def kindred(value: Any) -> Any:
     if type(value) is bool:
         return np.bool_(value)
     if isinstance(value, np.ndarray):
-        return value.astype(">u8" if value.dtype == np.uint64 else np.int32)
+        return value.astype(">u8" if value.dtype == np.uint64 else np.int64)
     if isinstance(value, Origin):
         return Origin(value.request_id, kindred(value.epoch))
     if isinstance(value, tuple):
@@ -98,7 +98,8 @@ def test_the_quick_way_reads_whatever_was_written(kind: str, data: st.DataObject
     assert facts(quick) == facts(careful) == facts(event)
     for name, value in fields_of(quick).items():
         if isinstance(value, np.ndarray):
-            assert value.dtype == (np.uint64 if name.endswith("_sums") else np.int64)
+            assert value.dtype == (np.uint64 if name.endswith("_sums") else np.int32)
+            assert value.flags.aligned
             assert not value.flags.writeable
 
 
@@ -148,8 +149,27 @@ def test_an_array_reads_the_same_whichever_way_it_is_read(array: Any) -> None:
     values, end = quick_array(entry[0], entry[1], b"pad " + data, 4)
     assert values is not None
     assert (values.tolist(), end) == (array.tolist(), 4 + ends[1])
-    assert values.tolist() == unpack_array(entry, data, 0).tolist()
-    assert not values.flags.writeable
+    again = unpack_array(entry, b"pads " + data, 5)
+    assert values.tolist() == again.tolist()
+    for read in (values, again):
+        assert read.dtype == np.int32
+        assert read.flags.aligned
+        assert not read.flags.writeable
+
+
+def test_an_array_keeps_nothing_else_of_the_blob() -> None:
+    plain, many = pages([9, 3, 7]), pages(range(0, 2_000, 2))
+    elements, runs, ends, data = pack_together([many, plain])
+    assert runs == [0, 0]
+    blob = b"pads " + data
+    for at, begin in enumerate(ends[:-1]):
+        for read in (
+            quick_array(elements[at], 0, blob, 5 + begin)[0],
+            unpack_array([elements[at], 0], blob, 5 + begin),
+        ):
+            assert read is not None
+            kept: Any = read if read.base is None else read.base
+            assert memoryview(kept).nbytes == read.nbytes
 
 
 RUNS = st.lists(st.tuples(st.integers(-3, 9), st.integers(-2, 4)), max_size=4)

@@ -22,6 +22,7 @@ from kvledger.core.events import (
 )
 from kvledger.core.insertion import Insertion
 from kvledger.core.node import Node
+from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import Fingerprints, KVFingerprinter, PoolChanges
 from kvledger.core.sinks import MemorySink
 from tests.property.side_by_side import ONE_NUMBER, fill_with_noise
@@ -55,7 +56,7 @@ class Looking:
         ask = self.cache._state.fingerprint
         assert ask is not None
 
-        def counted(full: Pages, swa: Pages) -> Fingerprints:
+        def counted(full: WidePages, swa: WidePages) -> Fingerprints:
             self.asked.append(len(full))
             self.answers.append(ask(full, swa))
             return self.answers[-1]

@@ -43,18 +43,26 @@ def runs(*pairs: tuple[int, int], total: int, omitted: int = 0) -> Runs:
 )
 def test_numbers_are_told_as_runs_in_their_order(numbers: list[int], told: Runs) -> None:
     assert runs_of(np.array(numbers, np.int64)) == told
+    assert runs_of(np.array(numbers, np.int32)) == told
+
+
+def test_no_run_of_pages_wraps_round() -> None:
+    last = 2**31 - 1
+    assert runs_of(np.array([last - 1, last, -last - 1], np.int32)) == runs(
+        (last - 1, 2), (-last - 1, 1), total=3
+    )
 
 
 def test_runs_beyond_the_limit_are_counted_and_left_out() -> None:
-    numbers = np.arange(0, 3 * RUNS_SHOWN, 2)
+    numbers = np.arange(0, 3 * RUNS_SHOWN, 2, dtype=np.int32)
     told = runs_of(numbers)
     assert (told.total, len(told.runs), told.omitted) == (len(numbers), RUNS_SHOWN, len(numbers) - RUNS_SHOWN)
 
 
 def test_a_sentence_names_the_first_runs_and_counts_the_rest() -> None:
-    assert read_runs(np.array([7])) == "7"
-    assert read_runs(np.arange(3, 10)) == "3-9"
-    assert read_runs(np.array([1, 2, 5, 8, 9, 12, 13])) == "1-2, 5, 8-9 and 2 more"
+    assert read_runs(np.array([7], np.int32)) == "7"
+    assert read_runs(np.arange(3, 10, dtype=np.int32)) == "3-9"
+    assert read_runs(np.array([1, 2, 5, 8, 9, 12, 13], np.int32)) == "1-2, 5, 8-9 and 2 more"
 
 
 @pytest.mark.parametrize("kind", EVENTS)

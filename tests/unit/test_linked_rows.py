@@ -75,7 +75,7 @@ def test_links_are_stored_in_the_order_in_which_they_are_made() -> None:
         (Evicted(1, 2, 3, 4), Evicted(np.int64(1), np.int32(2), True + 2, 4)),  # type: ignore[arg-type]
         (
             NodeDeleted(5, None, "capacity", pages([1]), None, 9),  # type: ignore[arg-type]
-            NodeDeleted(np.int64(5), None, "capacity", pages([1]).astype(np.int32), None, 9),  # type: ignore[arg-type]
+            NodeDeleted(np.int64(5), None, "capacity", pages([1]).astype(np.int64), None, 9),  # type: ignore[arg-type]
         ),
         (NodeTouched((4, 5), 1), NodeTouched([np.int64(4), 5], 1)),  # type: ignore[arg-type]
         (

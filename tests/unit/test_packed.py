@@ -39,10 +39,10 @@ MODULES = [pytest.param(TWIN, id="Python")]
 if COMPILED:
     MODULES.append(pytest.param(packed, id="C"))
 
-FIRST, LAST = -(2**63), 2**63 - 1
-MANY, FEW = packed.MANY_ENTRIES, packed.FEW_ARRAY_BYTES // 8
+FIRST, LAST = -(2**31), 2**31 - 1
+MANY, FEW = packed.MANY_ENTRIES, packed.FEW_ARRAY_BYTES // 4
 
-WHOLE = np.arange(5 * FEW, dtype=np.int64)
+WHOLE = np.arange(5 * FEW, dtype=np.int32)
 
 ARRAYS: dict[str, Any] = {
     "none": pages([]),
@@ -57,24 +57,27 @@ ARRAYS: dict[str, Any] = {
     "as many runs as may be": np.concatenate([WHOLE[:4]] * 100),
     "one run too many": np.concatenate([*[WHOLE[:4]] * 100, pages([9])]),
     "no run": WHOLE * 2,
-    "the same again and again": np.zeros(FEW + 1, dtype=np.int64),
+    "the same again and again": np.zeros(FEW + 1, dtype=np.int32),
     "falling": WHOLE[::-1].copy(),
-    "up to the last number": np.arange(LAST - 99, LAST, dtype=np.int64) + 1,
+    "up to the last number": np.arange(LAST - 99, LAST, dtype=np.int32) + 1,
     "past the last number": np.concatenate(
-        [np.arange(LAST - 99, LAST, dtype=np.int64) + 1, np.arange(FIRST, FIRST + 99, dtype=np.int64)]
+        [np.arange(LAST - 99, LAST, dtype=np.int32) + 1, np.arange(FIRST, FIRST + 99, dtype=np.int32)]
     ),
     "both ends of the numbers": pages([FIRST, LAST] * FEW),
     "every other one": WHOLE[::2],
+    "every other one, in a run": np.repeat(WHOLE, 2)[::2],
     "backwards": WHOLE[::-1],
     "backwards and few": WHOLE[9::-1],
-    "not aligned": np.frombuffer(b"x" + WHOLE.tobytes(), dtype=np.uint8)[1:].view(np.int64),
-    "read-only": np.frombuffer(WHOLE.tobytes(), dtype=np.int64),
+    "not aligned": np.frombuffer(b"x" + WHOLE.tobytes(), dtype=np.uint8)[1:].view(np.int32),
+    "read-only": np.frombuffer(WHOLE.tobytes(), dtype=np.int32),
 }
 
 OTHERS: dict[str, Any] = {
-    "int32": WHOLE.astype(np.int32),
-    "unsigned": WHOLE.astype(np.uint64),
-    "the other order of bytes": WHOLE.astype(">i8"),
+    "int64": WHOLE.astype(np.int64),
+    "few of int64": np.arange(3, dtype=np.int64),
+    "unsigned": WHOLE.astype(np.uint32),
+    "sums": WHOLE.astype(np.uint64),
+    "the other order of bytes": WHOLE.astype(">i4" if sys.byteorder == "little" else "<i4"),
     "two dimensions": WHOLE.reshape(5, -1),
     "no dimension": np.array(5),
     "a kind of array": WHOLE.view(np.recarray),
@@ -85,7 +88,11 @@ SUMS: dict[str, Any] = {
     "few": np.array([2**64 - 1, 0], dtype=np.uint64),
     "past the last one": np.arange(2**64 - 50, 2**64 - 1, dtype=np.uint64) + np.uint64(1),
     "a run": np.arange(2**63 - 40, 2**63 + 40, dtype=np.uint64),
+    "a long run": np.arange(2 * FEW, dtype=np.uint64),
     "any": np.arange(1, 2_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15),
+    "every other one": np.arange(2 * FEW, dtype=np.uint64)[::2],
+    "backwards": np.arange(2**64 - FEW, 2**64 - 1, dtype=np.uint64)[::-1],
+    "not aligned": np.frombuffer(bytes(1) + bytes(range(80)), dtype=np.uint8)[1:].view(np.uint64),
 }
 
 
@@ -115,7 +122,7 @@ def arrived(made: bytes) -> list[Any]:
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS.keys())
 def test_an_array_of_pages_arrives(array: Any) -> None:
     (event,) = arrived(both(record(PagesAllocated(RequestId("r"), array, array[:3], 5))))
-    assert event.full_pages.dtype == np.int64
+    assert event.full_pages.dtype == np.int32
     assert not event.full_pages.flags.writeable
     assert event.full_pages.tolist() == array.tolist()
     assert event.swa_pages.tolist() == array[:3].tolist()
@@ -126,7 +133,13 @@ def test_sums_arrive(array: Any) -> None:
     sent = KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([1]), array, None)
     (event,) = arrived(both(record(sent)))
     assert event.full_sums.dtype == np.uint64
+    assert not event.full_sums.flags.writeable
     assert event.full_sums.tolist() == array.tolist()
+
+
+def test_sums_that_follow_one_another_go_as_their_bytes() -> None:
+    sent = KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([1]), SUMS["a long run"], None)
+    assert SUMS["a long run"].tobytes() in both(record(sent))
 
 
 @pytest.mark.parametrize("array", OTHERS.values(), ids=OTHERS.keys())
@@ -134,6 +147,15 @@ def test_sums_arrive(array: Any) -> None:
 def test_what_is_no_such_array_is_not_taken(module: Any, array: Any) -> None:
     batch = batch_of(module)
     sent = record(Evicted(1, 2, 3, 4), PagesAllocated(None, array, pages([1]), None))
+    assert not batch.add(sent, 1, None)
+    assert (batch.count, batch.added, batch.events) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("array", [WHOLE, np.arange(3), np.arange(3, dtype=">u8"), [1, 2]])
+@pytest.mark.parametrize("module", MODULES)
+def test_what_are_no_sums_is_not_taken(module: Any, array: Any) -> None:
+    batch = batch_of(module)
+    sent = record(KvFingerprinted(NodeId(1), FingerprintReason.LOCKED, pages([1]), array, None))
     assert not batch.add(sent, 1, None)
     assert (batch.count, batch.added, batch.events) == (0, 0, 0)
 
@@ -152,8 +174,8 @@ def test_runs_take_fewer_bytes(module: Any) -> None:
 @seeded
 @given(st.lists(st.tuples(st.integers(FIRST, LAST), st.integers(1, 700)), min_size=1, max_size=12), st.data())
 def test_arrays_of_any_runs_arrive(runs: list[tuple[int, int]], data: st.DataObject) -> None:
-    parts = [np.uint64(first % 2**64) + np.arange(count, dtype=np.uint64) for first, count in runs]
-    array = np.concatenate(parts).view(np.int64)[:: data.draw(st.sampled_from([1, 1, 1, -1, 2]))]
+    parts = [np.uint32(first % 2**32) + np.arange(count, dtype=np.uint32) for first, count in runs]
+    array = np.concatenate(parts).view(np.int32)[:: data.draw(st.sampled_from([1, 1, 1, -1, 2]))]
     (event,) = arrived(both(record(PagesAllocated(None, array, pages([1]), None))))
     assert event.full_pages.tolist() == array.tolist()
 
@@ -172,7 +194,7 @@ def test_events_of_every_kind_become_the_same_bytes(kind: str, data: st.DataObje
 
 
 @pytest.mark.parametrize(
-    "number", [0, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**45, LAST, FIRST, 2**63, -(2**70)]
+    "number", [0, -1, LAST, 2**31, FIRST, -(2**31) - 1, 2**45, 2**63 - 1, -(2**63), 2**63, -(2**70)]
 )
 def test_an_int_of_any_size_becomes_what_marshal_makes_of_it(number: int) -> None:
     made = both(record(NodeTouched((NodeId(number), (number, 1)), 1)))  # type: ignore[arg-type]
@@ -182,16 +204,34 @@ def test_an_int_of_any_size_becomes_what_marshal_makes_of_it(number: int) -> Non
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("runs", [b"x", bytes(15), bytes(16), bytearray(16), (2**127).to_bytes(16, "little")])
+@pytest.mark.parametrize(
+    "runs",
+    [
+        b"x",
+        bytes(7),
+        bytes(8),
+        bytearray(8),
+        np.array([5, -1], dtype=np.int32).tobytes(),
+        np.array([5, 1, 6, -(2**31)], dtype=np.int32).tobytes(),
+    ],
+)
 def test_what_are_no_runs_is_refused(module: Any, runs: Any) -> None:
     with pytest.raises(ValueError, match="run"):
         module.expanded(runs)
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_runs_go_on_past_the_last_number(module: Any) -> None:
+    runs = np.array([LAST, 2, FIRST, 1, -1, 2], dtype=np.int32).tobytes()
+    found = np.frombuffer(module.expanded(runs), dtype=np.int32)
+    assert found.tolist() == [LAST, FIRST, FIRST, -1, 0]
+    assert module.expanded(b"") == b""
+
+
 def test_both_have_the_same_limits() -> None:
     names = [name for name in dir(TWIN) if name.isupper() and isinstance(getattr(TWIN, name), int)]
     own = [name for name in names if name not in dir(plans)]
-    assert len(own) == 6
+    assert len(own) == 7
     for name in own:
         assert getattr(packed, name) == getattr(TWIN, name)
 
@@ -226,7 +266,7 @@ def test_what_is_compiled_adds_at_once_while_all_is_well_and_no_more_than_a_step
     for refused in (
         record(opened()),
         record(NodeTouched((NodeId(1), None), 1)),  # type: ignore[arg-type]
-        record(PagesAllocated(None, OTHERS["int32"], WHOLE, None)),
+        record(PagesAllocated(None, OTHERS["int64"], WHOLE, None)),
         record(NO_EVENT),
         "no transaction",
     ):
@@ -438,8 +478,20 @@ def test_what_is_larger_than_marshal_can_say_is_refused(monkeypatch: pytest.Monk
     # Nor are there more runs than that: it goes as it is.
     array = np.concatenate([WHOLE[:4]] * 100)
     runs = len(made_of(TWIN, record(PagesAllocated(None, array, pages([1]), None))))
-    monkeypatch.setattr(TWIN, "MOST_BYTES", 16 * 100 - 1)
+    monkeypatch.setattr(TWIN, "MOST_BYTES", 8 * 100 - 1)
     assert len(made_of(TWIN, record(PagesAllocated(None, array, pages([1]), None)))) > runs
+
+
+def test_more_entries_than_the_length_of_a_run_can_say_go_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def size(array: Any) -> int:
+        return len(made_of(TWIN, record(PagesAllocated(None, array, pages([1]), None))))
+
+    assert np.iinfo(np.int32).max == TWIN.MOST_ENTRIES
+    monkeypatch.setattr(TWIN, "MOST_ENTRIES", len(WHOLE) - 1)
+    assert size(WHOLE) > WHOLE.nbytes
+    assert size(WHOLE[1:]) < 200
 
 
 def test_a_transaction_too_large_to_be_pickled_is_told_as_such() -> None:
@@ -475,11 +527,18 @@ def test_a_batch_takes_no_keywords(module: Any) -> None:
 @pytest.mark.parametrize(
     ("way", "type_"),
     [
-        (plans.ARRAY, np.dtype(np.int8)),
-        (plans.ARRAY, np.dtype(np.float64)),
-        (plans.ARRAY, np.dtype(">i8" if sys.byteorder == "little" else "<i8")),
-        (plans.ARRAY | plans.OPTIONAL, np.dtype("M8[s]")),
-        (plans.ARRAY, None),
+        (plans.PAGES, np.dtype(np.int8)),
+        (plans.PAGES, np.dtype(np.float32)),
+        (plans.PAGES, np.dtype(np.int64)),
+        (plans.PAGES, np.dtype(np.uint32)),
+        (plans.PAGES | plans.OPTIONAL, np.dtype(np.uint64)),
+        (plans.PAGES, OTHERS["the other order of bytes"].dtype),
+        (plans.PAGES, None),
+        (plans.SUMS, np.dtype(np.int32)),
+        (plans.SUMS, np.dtype(np.int64)),
+        (plans.SUMS, np.dtype(">u8" if sys.byteorder == "little" else "<u8")),
+        (plans.SUMS | plans.OPTIONAL, np.dtype("M8[s]")),
+        (plans.SUMS, None),
         (plans.CHOICE, int),
         (plans.CHOICE | plans.OPTIONAL, None),
     ],
@@ -487,7 +546,7 @@ def test_a_batch_takes_no_keywords(module: Any) -> None:
 def test_what_is_compiled_refuses_ways_that_do_not_fit_their_types(way: int, type_: Any) -> None:
     if not COMPILED:
         pytest.skip("the interpreted core")
-    with pytest.raises(TypeError, match="64-bit"):
+    with pytest.raises(TypeError, match="int32"):
         packed.Batch({Evicted: (1, Evicted.values, bytes([way]), (type_,))}, BATCH, TransactionRecord)
 
 

@@ -1,5 +1,7 @@
 """Arrays compared by their bytes are compared as numpy would."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,15 +16,18 @@ PIECES = st.lists(VALUES, max_size=4)
 PLACES = [FREE, DEFERRED, CALLER, 7]
 
 
-def array(values: list[int]) -> np.ndarray:
-    return np.array(values, np.int64)
+TABLES = pytest.mark.parametrize("dtype", [np.int32, np.int64])
+
+
+def array(values: list[int]) -> Any:
+    return np.array(values, np.int32)
 
 
 @seeded
 @given(VALUES, VALUES)
 def test_two_arrays_are_the_same_where_all_their_values_are(left: list[int], right: list[int]) -> None:
     assert same(array(left), array(right)) is (left == right)
-    assert same(array(left), array(left).astype(np.int32))
+    assert same(array(left), array(left).astype(np.int64))
 
 
 @seeded
@@ -34,12 +39,14 @@ def test_pieces_are_the_same_wherever_they_are_cut(left: list[list[int]], right:
     assert joined(these).tolist() == flat
     assert same_in_pieces(these, those) is (flat == other)
     assert same_in_pieces(these, [array(flat)])
+    assert same_in_pieces(these, [array(flat).astype(np.int64)])
 
 
+@TABLES
 @seeded
-@given(st.lists(st.sampled_from(PLACES), min_size=1, max_size=9), st.data())
-def test_a_table_is_read_as_numpy_reads_it(places: list[int], data: st.DataObject) -> None:
-    table = array(places)
+@given(places=st.lists(st.sampled_from(PLACES), min_size=1, max_size=9), data=st.data())
+def test_a_table_is_read_as_numpy_reads_it(dtype: Any, places: list[int], data: st.DataObject) -> None:
+    table = array(places).astype(dtype)
     pages = array(data.draw(st.lists(st.integers(0, len(places) - 1), max_size=5)))
     for place in PLACES:
         assert all_read(table, pages, place) is bool((table[pages] == place).all())
@@ -50,7 +57,7 @@ def test_a_table_is_read_as_numpy_reads_it(places: list[int], data: st.DataObjec
 @pytest.mark.parametrize("count", [0, 1, 2, 3_000])
 def test_one_page_among_many_that_is_elsewhere_is_seen(count: int) -> None:
     table = np.full(count + 1, 5, np.int64)
-    pages = np.arange(count + 1)
+    pages = np.arange(count + 1, dtype=np.int32)
     assert all_read(table, pages, 5)
     table[count] = 2**40
     assert not all_read(table, pages, 5)

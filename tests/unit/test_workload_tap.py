@@ -13,11 +13,11 @@ from kvledger.tools.tap import TapSink
 
 def recovery(*, node_full: list[int], incoming: list[int]) -> SwaRecovered:
     origin = Origin(RequestId("r"), 1)
-    pages = np.array(incoming, dtype=np.int64)
+    pages = np.array(incoming, dtype=np.int32)
     return SwaRecovered(
         NodeId(1),
         RecoveryMode.KEEP_LOCKED_FULL,
-        np.array(node_full, dtype=np.int64),
+        np.array(node_full, dtype=np.int32),
         pages,
         pages,
         1,
