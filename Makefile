@@ -30,6 +30,7 @@ SOURCES = $(shell find core journal api tools alembic src/kvledger/__init__.py s
 COMPILED_TESTS = tests/property \
 	$(wildcard tests/unit/test_core_*.py tests/unit/test_fingerprint*.py tests/scenario/test_scenarios_*.py) \
 	tests/unit/test_closed_pools.py tests/unit/test_poisoned_pools.py tests/unit/test_same_pages.py \
+	tests/unit/test_page_widths.py \
 	tests/unit/test_transaction_beginnings.py tests/unit/test_workload_kv.py \
 	tests/unit/test_frames.py tests/unit/test_packed.py tests/unit/test_ring.py tests/contract/test_record_apart.py \
 	tests/faults/test_record_apart_ends.py \

@@ -38,6 +38,7 @@ from kvledger.core.inputs import (
 )
 from kvledger.core.locking import acquire, release, release_swa, reusable_bytes
 from kvledger.core.matching import explain, match_prefix, taken_by_lock, walk, whole_pages
+from kvledger.core.page_arrays import widened
 from kvledger.core.page_table import CALLER
 from kvledger.core.pools import PageAllocator
 from kvledger.core.raw_insert import advance, insert, insert_after, insert_row
@@ -154,7 +155,7 @@ class HybridCache:
         if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self._arithmetic.slot_limit):
             raise ForeignSlots(f"slots must lie in [0, {self._arithmetic.slot_limit})")
         pages = rows // page
-        swa = self._state.pages.mapping[pages].astype(np.int64)
+        swa = widened(self._state.pages.mapping[pages])
         peers: Slots = np.where(swa != 0, swa * page + (rows - pages * page), 0)
         return peers
 

@@ -15,12 +15,12 @@ import torch
 
 from kvledger.core.config import CacheConfig, KVLayout
 from kvledger.core.errors import ForeignSlots, InvalidArgument, KVUnreadable, MissingSwa, TransactionError
-from kvledger.core.events import Pages
+from kvledger.core.events import Pages, WidePages
 from kvledger.core.free_pages import FreePages
 from kvledger.core.inputs import Slots, as_integers, as_slots
 from kvledger.core.kv_checksum import PoolChecksums
 from kvledger.core.kv_tensors import KVTensors
-from kvledger.core.page_arrays import WidePages, narrowed, page_index
+from kvledger.core.page_arrays import narrowed, page_index, widened
 from kvledger.core.page_table import CALLER, FREE, SWA_FREE, PageTable
 from kvledger.core.pools import Fingerprints, MappedPart, PoolChanges
 from kvledger.core.row_passes import put_at
@@ -133,7 +133,7 @@ class DevicePools:
         self._check_layer(layer)
         return self._in_swa(layer)
 
-    def fingerprint(self, pages: Any, swa: WidePages | None = None) -> Fingerprints:
+    def fingerprint(self, pages: Any, swa: Any = None) -> Fingerprints:
         """Checksums of the KV bytes of Full pages: uint64[n, 2], of the Full layers and of the SWA layers.
 
         Computed on the device. Pages with equal bytes have equal checksums, wherever they are; an SWA side
@@ -149,7 +149,7 @@ class DevicePools:
         if len(full) and (int(full.min()) < 1 or int(full.max()) >= len(self._mirror)):
             raise ForeignSlots("a page outside the Full pool, or its padding page")
         if swa is None:
-            swa = self._bound().mapping[full].astype(np.int64)
+            swa = widened(self._bound().mapping[full])
         else:
             swa = as_slots(swa)
             if len(swa) != len(full):
@@ -248,7 +248,7 @@ class DevicePools:
         """
         if not self._in_swa(layer):
             return self.to_device(slots)
-        swa = self._bound().mapping[pages].astype(np.int64)
+        swa = widened(self._bound().mapping[pages])
         if not swa.all():
             raise MissingSwa(f"slot {int(slots[swa == 0][0])} has no SWA peer")
         page = self.page_size

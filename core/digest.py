@@ -9,10 +9,9 @@ import struct
 
 import numpy as np
 
-from kvledger.core.events import Pages
+from kvledger.core.events import Pages, WidePages
 from kvledger.core.ids import NodeId
 from kvledger.core.node import Node, parent_of
-from kvledger.core.page_arrays import WidePages
 from kvledger.core.page_table import CALLER, DEFERRED, FREE, SWA_DEFERRED, SWA_FREE
 from kvledger.core.sinks import TokenForm
 from kvledger.core.state import CacheState

@@ -26,6 +26,9 @@ from kvledger.core.records import record
 Pages = npt.NDArray[np.int32]
 """int32[n] page numbers, read-only once inside an event. Slots are wider: widen before you multiply."""
 
+WidePages = npt.NDArray[np.int64]
+"""int64[n] page numbers, as memory is told of them: it makes slots of them."""
+
 Sums = npt.NDArray[np.uint64]
 """uint64[n] checksums of KV bytes, one a page, read-only once inside an event."""
 

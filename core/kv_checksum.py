@@ -29,9 +29,8 @@ import numpy.typing as npt
 import torch
 
 from kvledger.core.errors import KVUnreadable
-from kvledger.core.events import Sums
+from kvledger.core.events import Sums, WidePages
 from kvledger.core.kv_tensors import KVTensors
-from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import Fingerprints
 
 HOST_WORDS = 2**17
@@ -41,7 +40,7 @@ DEVICE_WORDS = 2**22
 """Words that another device works on at once: 48 MiB of room, and launches cost less than what they read."""
 
 DEVICE_PAGES = 2**12
-"""WidePages between two copies of sums from such a device to the host."""
+"""Pages between two copies of sums from such a device to the host."""
 
 HALF_WORD = np.uint64(32)
 

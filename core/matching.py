@@ -135,7 +135,7 @@ def walk(state: CacheState, namespace: str, key: bytes | bytearray, limit: int) 
 
 
 def path_pages(found: Walk, page_size: int) -> Pages:
-    """Full pages of the usable prefix: int64[length / page size], read-only.
+    """Full pages of the usable prefix: int32[length / page size], read-only.
 
     For a walk in the shape that the tree has now. They are joined once: O(pages), and then O(1).
     """

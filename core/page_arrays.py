@@ -6,9 +6,9 @@ Most rows are short; the few long ones are mostly runs.
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from kvledger.core.events import Pages
+from kvledger.core.errors import ForeignSlots
+from kvledger.core.events import Pages, WidePages
 from kvledger.core.free_pages import EMPTY
 from kvledger.core.row_passes import all_set, copied_part, is_run, joined
 
@@ -21,9 +21,6 @@ VIEW_SPARES: Final = 15
 PageIndex = slice | Pages
 """An index of a table that has an entry for each page: a slice, or page numbers."""
 
-
-WidePages = npt.NDArray[np.int64]
-"""int64[n] page numbers, as memory is told of them: it makes slots of them."""
 
 # Indexes.
 
@@ -102,5 +99,12 @@ def widened(pages: Pages) -> WidePages:
 
 
 def narrowed(pages: Any) -> Pages:
-    """Page numbers of any integers, which are known to be a pool's, as the cache keeps them. O(n)."""
-    return np.asarray(pages).astype(np.int32, copy=False)
+    """Page numbers of any integers as the cache keeps them. ForeignSlots for one that is in no pool. O(n)."""
+    given = np.asarray(pages)
+    if given.dtype == np.int32:
+        return given
+    own: Pages = given.astype(np.int32)
+    wrong = (own != given) | (own < 0)
+    if wrong.any():
+        raise ForeignSlots(f"page {given[wrong][0]} is in no pool")
+    return own

@@ -367,6 +367,7 @@ class PageTable:
             self._give_back(full, swa)
 
     def _give_back(self, full: Pages, swa: Pages) -> None:
+        """Tell an engine's allocator as it was promised; our own takes the pages as they are."""
         if self.vet:
             self.allocator.give_back(widened(full), widened(swa))
         else:

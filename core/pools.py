@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from kvledger.core.config import CacheConfig
 from kvledger.core.errors import InvalidArgument, InvariantViolation
-from kvledger.core.events import Pages
-from kvledger.core.page_arrays import WidePages, concatenate, narrowed, widened
+from kvledger.core.events import Pages, WidePages
+from kvledger.core.page_arrays import concatenate, narrowed, widened
 
 MappedPart = tuple[Pages, Pages | None]
 """Full pages, and the SWA page beside each; None where none has one."""

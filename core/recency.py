@@ -74,8 +74,8 @@ class Recency:
             self._queue_offered()
         queue = self._full
         while (entry := queue.first()) is not None:
-            stamp, start, _, node = entry
-            if node.full_queued == stamp and node.start == start:
+            node = self._current_full(entry)
+            if node is not None:
                 if not node.children and not node.full_lock:
                     return node
                 node.full_queued = -1
@@ -88,8 +88,8 @@ class Recency:
             self._queue_offered()
         queue = self._swa
         while (entry := queue.first()) is not None:
-            node = entry[3]
-            if self._current_swa(entry):
+            node = self._current_swa(entry)
+            if node is not None:
                 if node.swa is None or node.swa_lock:
                     node.swa_queued = -1
                 elif self._is_inside(node):
@@ -98,10 +98,14 @@ class Recency:
                 else:
                     return node
             queue.drop_first()
+        return self._next_inside()
+
+    def _next_inside(self) -> Node | None:
+        """The first of those that were set aside."""
         queue = self._inside
         while (entry := queue.first()) is not None:
-            node = entry[3]
-            if self._current_inside(entry):
+            node = self._current_inside(entry)
+            if node is not None:
                 if node.swa is not None and not node.swa_lock:
                     return node
                 node.swa_queued = -1
@@ -110,15 +114,16 @@ class Recency:
         return None
 
     def drop_outdated(self) -> None:
-        """Take out entries that come first and are outdated: they keep nodes alive that are gone.
+        """Take out outdated entries that come first.
 
-        Each queue does so when it is asked, but one whose pool is never short is not. O(1), amortised.
+        Each queue does so when it is asked, but one whose pool is never short is not, and would grow until
+        all of it is made anew. O(1), amortised.
         """
-        while (entry := self._full.first()) is not None and not self._current_full(entry):
+        while (entry := self._full.first()) is not None and self._current_full(entry) is None:
             self._full.drop_first()
-        while (entry := self._swa.first()) is not None and not self._current_swa(entry):
+        while (entry := self._swa.first()) is not None and self._current_swa(entry) is None:
             self._swa.drop_first()
-        while (entry := self._inside.first()) is not None and not self._current_inside(entry):
+        while (entry := self._inside.first()) is not None and self._current_inside(entry) is None:
             self._inside.drop_first()
 
     def _queue_offered(self) -> None:
@@ -129,21 +134,26 @@ class Recency:
                 continue
             stamp = node.stamp
             if not node.children and not node.full_lock and node.full_queued != stamp:
-                self._full.push((stamp, node.start, node.full.item(0), node))
+                self._full.push((stamp, node.start, node.full.item(0), node.id))
                 node.full_queued = stamp
             if node.swa is not None and not node.swa_lock and node.swa_queued != stamp:
-                self._swa.push((stamp, node.start, node.full.item(0), node))
+                self._swa.push((stamp, node.start, node.full.item(0), node.id))
                 node.swa_inside = False
                 node.swa_queued = stamp
-        offered, self._offered = self._offered, []
-        for node in offered:
+        self._offers_entered()
+
+    def _offers_entered(self) -> None:
+        """Nobody waits any more. Queues that are mostly outdated are made anew."""
+        # The marks first: an interrupt may leave a node waiting twice, never one that is marked and does not.
+        for node in self._offered:
             node.offered = False
-        most = COMPACT_FLOOR + 4 * len(nodes)
+        self._offered = []
+        most = COMPACT_FLOOR + 4 * len(self._nodes)
         if len(self._full) > most:
-            self._full = EvictionQueue(e for e in self._full if self._current_full(e))
+            self._full = EvictionQueue(e for e in self._full if self._current_full(e) is not None)
         if len(self._swa) + len(self._inside) > most:
-            self._swa = EvictionQueue(e for e in self._swa if self._current_swa(e))
-            self._inside = EvictionQueue(e for e in self._inside if self._current_inside(e))
+            self._swa = EvictionQueue(e for e in self._swa if self._current_swa(e) is not None)
+            self._inside = EvictionQueue(e for e in self._inside if self._current_inside(e) is not None)
 
     def _is_inside(self, node: Node) -> bool:
         """True when a leaf or branching node at or below ends less than W tokens past the node."""
@@ -155,15 +165,20 @@ class Recency:
                 return False
         return True
 
-    @staticmethod
-    def _current_full(entry: Entry) -> bool:
-        stamp, start, _, node = entry
-        return node.full_queued == stamp and node.start == start
+    # The node that an entry is current for, None for an outdated one.
 
-    @staticmethod
-    def _current_swa(entry: Entry) -> bool:
-        stamp, start, _, node = entry
-        return node.swa_queued == stamp and node.start == start
+    def _current_full(self, entry: Entry) -> Node | None:
+        node = self._nodes.get(entry[3])
+        stamp: int = entry[0]
+        start: int = entry[1]
+        return node if node is not None and node.full_queued == stamp and node.start == start else None
 
-    def _current_inside(self, entry: Entry) -> bool:
-        return entry[3].swa_inside and self._current_swa(entry)
+    def _current_swa(self, entry: Entry) -> Node | None:
+        node = self._nodes.get(entry[3])
+        stamp: int = entry[0]
+        start: int = entry[1]
+        return node if node is not None and node.swa_queued == stamp and node.start == start else None
+
+    def _current_inside(self, entry: Entry) -> Node | None:
+        node = self._current_swa(entry)
+        return node if node is not None and node.swa_inside else None

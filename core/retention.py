@@ -16,11 +16,11 @@ the end of a committed outermost transaction (`learning`): no rollback has to br
 
 from typing import Final
 
-from kvledger.core.eviction_queue import Entry, EvictionQueue
+from kvledger.core.eviction_queue import Entry
 from kvledger.core.ids import NodeId
 from kvledger.core.margin import Margin
 from kvledger.core.node import Node, only_child
-from kvledger.core.recency import COMPACT_FLOOR, Recency
+from kvledger.core.recency import Recency
 from kvledger.core.references import References
 
 STAMP_BITS: Final = 48
@@ -106,8 +106,9 @@ class Retention(Recency):
     def reconsider_all(self) -> None:
         """The margin changed: every window may begin elsewhere. O(entries that lie inside)."""
         for entry in self._inside:
-            if self._current_inside(entry):
-                self._put_back(entry[3])
+            node = self._current_inside(entry)
+            if node is not None:
+                self._put_back(node)
 
     def _put_back(self, node: Node) -> None:
         """Have an entry that was set aside as inside looked at again."""
@@ -119,7 +120,7 @@ class Retention(Recency):
     def _enter_swa(self, node: Node) -> None:
         order = _order(node)
         if node.swa is not None and not node.swa_lock and node.swa_queued != order:
-            self._swa.push((order, node.start, node.full.item(0), node))
+            self._swa.push((order, node.start, node.full.item(0), node.id))
             node.swa_inside = False
             node.swa_queued = order
 
@@ -131,20 +132,12 @@ class Retention(Recency):
                 continue
             order = _order(node)
             if not node.children and not node.full_lock and node.full_queued != order:
-                self._full.push((order, node.start, node.full.item(0), node))
+                self._full.push((order, node.start, node.full.item(0), node.id))
                 node.full_queued = order
             if len(node.children) != 1 or node.ends_row:
                 self.reconsider(node)
             self._enter_swa(node)
-        offered, self._offered = self._offered, []
-        for node in offered:
-            node.offered = False
-        most = COMPACT_FLOOR + 4 * len(nodes)
-        if len(self._full) > most:
-            self._full = EvictionQueue(e for e in self._full if self._current_full(e))
-        if len(self._swa) + len(self._inside) > most:
-            self._swa = EvictionQueue(e for e in self._swa if self._current_swa(e) and not e[3].swa_inside)
-            self._inside = EvictionQueue(e for e in self._inside if self._current_inside(e))
+        self._offers_entered()
 
     def kept_from(self, node: Node) -> int:
         """Position from which on the SWA of `node` is to be kept: its end or more for nothing of it."""
@@ -156,8 +149,8 @@ class Retention(Recency):
             self._queue_offered()
         queue = self._swa
         while (entry := queue.first()) is not None:
-            node = entry[3]
-            if self._current_swa(entry) and not node.swa_inside:
+            node = self._current_swa(entry)
+            if node is not None:
                 if node.swa is None or node.swa_lock:
                     node.swa_queued = -1
                 else:
@@ -165,20 +158,11 @@ class Retention(Recency):
                     if kept > node.start:
                         return node
                     kept_order = _order(end)
-                    self._inside.push((kept_order, entry[1], entry[2], node))
+                    self._inside.push((kept_order, entry[1], entry[2], node.id))
                     node.kept_order = kept_order
                     node.swa_inside = True
             queue.drop_first()
-        queue = self._inside
-        while (entry := queue.first()) is not None:
-            node = entry[3]
-            if self._current_inside(entry):
-                if node.swa is not None and not node.swa_lock:
-                    return node
-                node.swa_queued = -1
-                node.swa_inside = False
-            queue.drop_first()
-        return None
+        return self._next_inside()
 
     def _kept_for(self, node: Node) -> tuple[int, Node]:
         """From where on the SWA of `node` is kept, and for the end of which node. O(window + margin)."""
@@ -197,9 +181,15 @@ class Retention(Recency):
             current = only_child(current)
         return max(0, kept) // self._page * self._page, kept_for
 
-    def _current_inside(self, entry: Entry) -> bool:
-        order, start, _, node = entry
-        return node.swa_inside and node.kept_order == order and node.start == start
+    def _current_swa(self, entry: Entry) -> Node | None:
+        node = super()._current_swa(entry)
+        return node if node is not None and not node.swa_inside else None
+
+    def _current_inside(self, entry: Entry) -> Node | None:
+        order, start, _, id = entry
+        node = self._nodes.get(id)
+        is_so = node is not None and node.swa_inside and node.kept_order == order and node.start == start
+        return node if is_so else None
 
 
 def _order(node: Node) -> int:

@@ -430,6 +430,10 @@ pages_of(PyObject *module, PyObject *const *given, Py_ssize_t count)
         PyErr_Format(PyExc_ValueError, "%zd slots are not whole pages", PyArray_SIZE(array));
         return NULL;
     }
+    if (limit / size > (int64_t)INT32_MAX + 1) {
+        PyErr_SetString(PyExc_OverflowError, "a pool has at most 2**31 pages");
+        return NULL;
+    }
     Py_ssize_t n = PyArray_SIZE(array) / size;
     if ((found = new_array(n, NPY_INT32)) == NULL) {
         return NULL;

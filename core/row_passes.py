@@ -52,13 +52,13 @@ def is_run(pages: Pages) -> bool:
 
 def all_equal_at(table: _Table, at: _Index, value: int) -> bool:
     """Whether the entries of an int32 table at an index are all `value`; true for none. IndexError; O(n)."""
-    found = table[_quick(at)]
+    found = table[_as_numpy_looks_up(at)]
     return not len(found) or bool((found == value).all())
 
 
 def entries_at(table: _Table, at: _Index) -> Pages:
     """The entries of an int32 table at an index: int32[n] of its own. IndexError; O(n)."""
-    found: Pages = table[at].copy() if type(at) is slice else table[_quick(at)]
+    found: Pages = table[at].copy() if type(at) is slice else table[_as_numpy_looks_up(at)]
     return found
 
 
@@ -67,11 +67,11 @@ def put_at(table: _Table, at: _Index, value: int | Pages) -> None:
 
     Where something is raised nothing was set.
     """
-    table[_quick(at)] = value
+    table[_as_numpy_looks_up(at)] = value
 
 
-def _quick(at: _Index) -> slice | npt.NDArray[np.intp]:
-    """An index that numpy need not convert itself: for the few entries of most it takes twice as long."""
+def _as_numpy_looks_up(at: _Index) -> slice | npt.NDArray[np.intp]:
+    """The index as intp. Of any other numpy makes that itself, which takes longer than to look few up."""
     return at if isinstance(at, slice) else at.astype(np.intp)
 
 
@@ -96,7 +96,7 @@ def joined(chunks: list[Pages]) -> Pages:
 def pages_of(slots: _Slots, page_size: int, slot_limit: int) -> Pages | None:
     """The pages that slots name, whole ones of consecutive slots in [page_size, slot_limit); else None. O(n).
 
-    Their number is a multiple of `page_size`. A read-only array.
+    Their number is a multiple of `page_size`, and `slot_limit` at most 2**31 * page_size. A read-only array.
     """
     found = slots if page_size == 1 else slots[::page_size] // page_size
     if len(found) and (found.min() < 1 or int(found.max()) * page_size >= slot_limit):

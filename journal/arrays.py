@@ -127,7 +127,9 @@ def _pack_alone(array: Pages) -> PackedArray | None:
         return count, 1, PACK_RUN(first, count)
     if count > MAX_ELEMENTS:
         return None
-    # The step from the last int32 to the first wraps round to 1: a run over it is refused as too long below.
+    # The step from the last int32 to the first wraps round to 1: such a run ends past LAST_PAGE, so the loop
+    # below leaves the array to the whole pass. On the way to another process it continues a run
+    # (apart/packed.py).
     ends = ((array[1:] - array[:-1] != 1).nonzero()[0] + 1).tolist()
     runs = len(ends) + 1
     if runs * RUN_BYTES >= count * VALUE_BYTES:

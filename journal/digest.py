@@ -5,7 +5,8 @@ the two share nothing but the document.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from io import BytesIO
 from operator import attrgetter
 from struct import Struct, pack
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ MAGIC = b"KVLGR\x00\x01\x00"
 I64 = np.dtype("<i8")
 PAGE_BYTES = I64.itemsize
 """A page in the layout, whose integers are all 64-bit."""
-
 
 _NODE = Struct("<7q").pack
 _COUNT = Struct("<q").pack
@@ -61,18 +61,14 @@ def _string(text: bytes) -> bytes:
     return pack("<q", len(text)) + text
 
 
-def _wide(arrays: Sequence[Pages]) -> bytes:
-    """The bytes of all of them, one after the other: short arrays are widened together, not one by one."""
-    return np.concatenate(arrays).astype(I64, copy=False).tobytes() if arrays else b""
-
-
 def _nodes(state: "State") -> list[bytes]:
     first = {node: node.full.item(0) for node in state.nodes.values()}
     nodes = sorted(first, key=first.__getitem__)
     # The sort is stable: what is equally recent stays in the order of its first pages.
     rank = {node: place for place, node in enumerate(sorted(nodes, key=_RECENCY))}
-    pages = _wide([array for node in nodes for array in (node.full, node.swa) if array is not None])
-    end = 0
+    # All of them are widened together: most are short, and one by one that takes longer.
+    arrays = [array for node in nodes for array in (node.full, node.swa) if array is not None]
+    read = BytesIO(np.concatenate(arrays, dtype=I64).tobytes() if arrays else b"").read
     parts = [pack("<q", len(nodes))]
     for node in nodes:
         parent, tokens, full, swa = node.parent, node.tokens, node.full, node.swa
@@ -85,17 +81,15 @@ def _nodes(state: "State") -> list[bytes]:
             name, named = b"", -1
         live = 0 if swa is None else 1
         locks = (node.full_lock, node.swa_lock)
-        begin, between = end, end + PAGE_BYTES * len(full)
-        end = between if swa is None else between + PAGE_BYTES * len(swa)
         parts += (
             _NODE(above, node.start, rank[node], *locks, live, named),
             name,
             _COUNT(len(tokens)),
             tokens,
             _COUNT(len(full)),
-            pages[begin:between],
+            read(PAGE_BYTES * len(full)),
             _NOTHING if swa is None else _COUNT(len(swa)),
-            pages[between:end],
+            b"" if swa is None else read(PAGE_BYTES * len(swa)),
         )
     return parts
 

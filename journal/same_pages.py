@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvledger.core.events import Pages
+from kvledger.journal.arrays import PAGES
 from kvledger.journal.places import DEFERRED, FREE
 
 Index = npt.NDArray[np.intp] | Pages
@@ -23,8 +24,6 @@ Index = npt.NDArray[np.intp] | Pages
 
 Table = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 """One entry a page: places, or a mapping."""
-
-PAGES = np.dtype(np.int32)
 
 _packed = {8: Struct("=q").pack, 4: Struct("=i").pack}
 _FREE = {width: packed(FREE) for width, packed in _packed.items()}
@@ -67,8 +66,12 @@ def all_free(table: Table, pages: Index) -> bool:
 
 
 def all_deferred(table: Table, pages: Index) -> bool:
-    """The same for `DEFERRED`."""
-    count = len(pages)
-    if count == 1:
-        return table.item(pages.item()) == DEFERRED
-    return table[pages].tobytes() == _DEFERRED[table.itemsize] * count
+    """The same for `DEFERRED`. Who asks has a way of its own for one page."""
+    return table[pages].tobytes() == _DEFERRED[table.itemsize] * len(pages)
+
+
+def reads(mapping: Pages, pages: Index, values: Pages) -> bool:
+    """Whether `mapping` reads `values`, one for each of `pages`, which are of its pool."""
+    if len(pages) == 1:
+        return mapping.item(pages.item()) == values.item()
+    return same(mapping[pages], values)

@@ -19,17 +19,23 @@ import numpy.typing as npt
 
 from kvledger.core.events import CacheOpened, Origin, Pages
 from kvledger.core.ids import LeaseId, NodeId, RequestId
+from kvledger.journal.arrays import PAGES
 from kvledger.journal.digest import state_digest
 from kvledger.journal.places import CALLER, DEFERRED, FIRST_REQUEST_CODE, FREE, OUTSIDE
-from kvledger.journal.same_pages import PAGES, Index
+from kvledger.journal.same_pages import Index
 from kvledger.journal.tokens import TokenPolicy, policy_of
+
+Indexed = tuple[Pages, npt.NDArray[np.intp]]
+"""Pages, and the same as numpy looks up with them."""
 
 FIRST_ROW_CAPACITY = 16
 """Pages a row has room for before it grows; it doubles from there, so that extending stays cheap."""
 
-
 INDEX = np.dtype(np.intp)
+"""What numpy looks up with: pages of any other integers it converts at every look-up."""
+
 NO_PAGES: Pages = np.empty(0, PAGES)
+"""Stands for the arrays that came last, before any did."""
 
 
 @dataclass(slots=True, eq=False)
@@ -168,25 +174,27 @@ class State:
         self.deferred_full: list[Pages] = []
         self.deferred_swa: list[Pages] = []
         self.next_request_code = FIRST_REQUEST_CODE
-        self._known = self._known_before = NO_PAGES
-        self._index = self._index_before = NO_PAGES.astype(INDEX)
+        nothing: Indexed = (NO_PAGES, NO_PAGES.astype(INDEX))
+        self._indexes = (nothing, nothing)
 
     def index(self, pages: Pages) -> Index:
-        """`pages`, an array that is never written again, as numpy looks up with it.
+        """`pages` as numpy looks up with them.
 
-        An event is checked, audited and applied with the same arrays: the last two, one of each pool, are
-        remembered.
+        An event is checked, audited and applied with the same arrays: the last two that are read-only, one of
+        each pool, are remembered.
         """
-        if pages is self._known:
-            return self._index
-        if pages is self._known_before:
-            return self._index_before
-        if len(pages) == 1 or pages.dtype is not PAGES:
-            # One page is looked up as a number; what is wide, or wrong, numpy does with what it always does.
+        # Compiled, a loop over the two would make tuples of them each time, and take seven times as long.
+        last, before = self._indexes
+        if last[0] is pages:
+            return last[1]
+        if before[0] is pages:
+            return before[1]
+        if len(pages) == 1 or pages.dtype is not PAGES or pages.flags.writeable:
+            # One page is looked up as a number; with what is wide, or wrong, numpy does what it always does.
             return pages
-        self._known_before, self._index_before = self._known, self._index
-        self._known = pages
-        self._index = index = pages.astype(INDEX)
+        index = pages.astype(INDEX)
+        # Set at once: whatever fails or interrupts, an array stands beside its own index.
+        self._indexes = ((pages, index), last)
         return index
 
     @property

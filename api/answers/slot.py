@@ -85,8 +85,9 @@ def check_page(state: State, pool: PoolName, slot: int) -> None:
 
 
 def slots_of(pages: Pages, page_size: int) -> npt.NDArray[np.int64]:
-    """The slots of some pages, in order: int64[pages * page_size]; of a large pool they pass int32."""
-    return (pages.astype(np.int64)[:, None] * page_size + np.arange(page_size)).reshape(-1)
+    """The slots of some pages, in order: int64[pages * page_size]. In a large pool they pass int32."""
+    firsts = pages.astype(np.int64) * page_size
+    return (firsts[:, None] + np.arange(page_size)).reshape(-1)
 
 
 def _request_with(state: State, code: int) -> Request | None:

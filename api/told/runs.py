@@ -1,10 +1,9 @@
 """Page and slot numbers as runs: what an allocator hands out, and what a person can read."""
 
 import numpy as np
-import numpy.typing as npt
 
 from kvledger.api.schemas.common import Runs
-from kvledger.core.events import Pages
+from kvledger.core.events import Pages, WidePages
 
 RUNS_SHOWN = 1_000
 """Runs of one array in an answer: a fragmented row of a million tokens would be megabytes."""
@@ -13,7 +12,7 @@ RUNS_READ = 3
 """Runs that a sentence names."""
 
 
-def runs_of(numbers: Pages | npt.NDArray[np.int64], *, shown: int = RUNS_SHOWN) -> Runs:
+def runs_of(numbers: Pages | WidePages, *, shown: int = RUNS_SHOWN) -> Runs:
     """`numbers` in their order, as runs of consecutive ones. Cost O(n)."""
     if not numbers.size:
         return Runs(total=0, runs=())
@@ -30,7 +29,7 @@ def runs_of(numbers: Pages | npt.NDArray[np.int64], *, shown: int = RUNS_SHOWN) 
     )
 
 
-def read_runs(numbers: Pages | npt.NDArray[np.int64]) -> str:
+def read_runs(numbers: Pages | WidePages) -> str:
     """The numbers as a sentence names them: "7", "3-9", "1-4, 9 and 12 more"."""
     told = runs_of(numbers, shown=RUNS_READ)
     words = [str(first) if count == 1 else f"{first}-{first + count - 1}" for first, count in told.runs]

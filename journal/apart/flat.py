@@ -12,7 +12,18 @@ import numpy as np
 from kvledger.core.errors import JournalError
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal.apart.packed import Batch, expanded
-from kvledger.journal.apart.plans import BOOL, CHOICE, INT, ORIGIN, PAGES, SUMS, TEXT, TOKENS, Field, Plan
+from kvledger.journal.apart.plans import (
+    BOOL,
+    CHOICE,
+    INT,
+    ORIGIN,
+    PAGE_ARRAY,
+    SUM_ARRAY,
+    TEXT,
+    TOKENS,
+    Field,
+    Plan,
+)
 
 
 def add(batch: Batch, record: TransactionRecord, time_us: int, duration_us: int | None) -> None:
@@ -72,9 +83,9 @@ def _rebuilt_field(value: Any, field: Field) -> Any:
     way = field.way
     if value is None or way in (INT, TEXT, BOOL, TOKENS):
         return value
-    if way == PAGES:
+    if way == PAGE_ARRAY:
         return np.frombuffer(value if type(value) is bytes else expanded(value[0]), field.dtype)
-    if way == SUMS:
+    if way == SUM_ARRAY:
         return np.frombuffer(value, field.dtype)
     if way == CHOICE:
         return field.choices[value]

@@ -27,14 +27,15 @@ from kvledger.journal.apart.plans import (
     NUMBERS,
     ORIGIN,
     OTHER,
-    PAGES,
-    SUMS,
+    PAGE_ARRAY,
+    SUM_ARRAY,
     TEXT,
     TOKENS,
     Field,
     Piece,
     Plan,
 )
+from kvledger.journal.arrays import PAGES
 from kvledger.journal.fields import FieldForm, forms_of
 from kvledger.journal.rows import Submission
 
@@ -68,9 +69,9 @@ def _field(form: FieldForm) -> Field:
     way, type_ = OTHER, get_origin(kind)
     dtype: np.dtype[Any] | None = None
     if form.place == "pages":
-        way, dtype = PAGES, np.dtype(np.int32)
+        way, dtype = PAGE_ARRAY, PAGES
     elif form.place == "sums":
-        way, dtype = SUMS, np.dtype(np.uint64)
+        way, dtype = SUM_ARRAY, np.dtype(np.uint64)
     elif form.place == "tokens":
         way = TOKENS
     elif kind in (int, bool, str):

@@ -15,64 +15,9 @@
 */
 
 #include "packed_bytes.h"
-
-static PyObject *dumps, *op_, *request_id_, *events_, *undone_, *rolled_back_, *reason_, *epoch_;
-
 #include "packed_arrays.h"
 #include "packed_values.h"
 #include "packed_batch.h"
-
-/* Whether a batch can follow a word and write into a ring, given as their memory. */
-static int
-are_usable(const Py_buffer *phase, const Py_buffer *memory, const Py_buffer *counters)
-{
-    if (phase->len < 8 || memory->len < 1 || counters->len < 8 * COUNTERS || (uintptr_t)phase->buf % 8 ||
-        (uintptr_t)counters->buf % 8) {
-        return 0;
-    }
-    const int64_t *counts = counters->buf;
-    return 0 <= counts[READ] && counts[READ] <= counts[PUBLISHED];
-}
-
-static PyObject *
-Batch_open(Batch *batch, PyObject *const *given, Py_ssize_t count)
-{
-    Py_buffer found[3] = {{NULL}};
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "takes a word, its value, a ring and a limit");
-        return NULL;
-    }
-    int64_t recording = PyLong_AsLongLong(given[1]);
-    Py_ssize_t most = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(given[4]);
-    for (int i = 0; !PyErr_Occurred() && i < 3; i++) {
-        PyObject_GetBuffer(given[i ? i + 1 : 0], found + i, i ? PyBUF_WRITABLE : PyBUF_SIMPLE);
-    }
-    if (!PyErr_Occurred() && batch->phase.obj != NULL) {
-        PyErr_SetString(PyExc_TypeError, "it was opened already");
-    } else if (!PyErr_Occurred() && !are_usable(found, found + 1, found + 2)) {
-        PyErr_SetString(PyExc_ValueError, "an aligned word, some memory and two counters of it are needed");
-    }
-    if (PyErr_Occurred()) {
-        for (int i = 0; i < 3; i++) {
-            PyBuffer_Release(found + i);
-        }
-        return NULL;
-    }
-    batch->phase = found[0];
-    batch->memory = found[1];
-    batch->counters = found[2];
-    batch->recording = recording;
-    batch->most = most;
-    batch->is_open = 1;
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-Batch_shut(Batch *batch, PyObject *nothing)
-{
-    batch->is_open = 0;
-    Py_RETURN_NONE;
-}
 
 static void
 Batch_dealloc(Batch *batch)
@@ -93,10 +38,10 @@ Batch_dealloc(Batch *batch)
 static int
 is_fit(int way, PyObject *type)
 {
-    if (way == PAGES || way == SUMS) {
+    if (way == PAGE_ARRAY || way == SUM_ARRAY) {
         const PyArray_Descr *dtype = (PyArray_Descr *)type;
         return PyArray_DescrCheck(type) && PyArray_ISNBO(dtype->byteorder) &&
-               dtype->type_num == (way == PAGES ? NPY_INT32 : NPY_UINT64);
+               dtype->type_num == (way == PAGE_ARRAY ? NPY_INT32 : NPY_UINT64);
     }
     return way != CHOICE || (PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyUnicode_Type));
 }

@@ -31,8 +31,8 @@ from kvledger.journal.apart.plans import (
     NUMBERS,
     OPTIONAL,
     ORIGIN,
-    PAGES,
-    SUMS,
+    PAGE_ARRAY,
+    SUM_ARRAY,
     TEXT,
     TOKENS,
     Packing,
@@ -266,7 +266,7 @@ def _put_field(made: _Made, value: Any, form: int, type_: Any) -> None:
         made.values.append(None)
         if way == ORIGIN:
             made.values.append(None)
-    elif way in (PAGES, SUMS):
+    elif way in (PAGE_ARRAY, SUM_ARRAY):
         _put_array(made, value, way, type_)
     elif type(value) is not _TYPES.get(way, type_):
         raise _Odd
@@ -293,7 +293,7 @@ def _put_array(made: _Made, value: Any, way: int, dtype: Any) -> None:
     if type(value) is not np.ndarray or value.dtype is not dtype or value.ndim != 1:
         raise _Odd
     array = np.ascontiguousarray(value)
-    runs = _runs(array) if way == PAGES and MANY_ENTRIES <= len(array) <= MOST_ENTRIES else None
+    runs = _runs(array) if way == PAGE_ARRAY and MANY_ENTRIES <= len(array) <= MOST_ENTRIES else None
     if runs is not None:
         made.values.append((runs,))
     elif array.nbytes <= FEW_ARRAY_BYTES:
@@ -303,7 +303,11 @@ def _put_array(made: _Made, value: Any, way: int, dtype: Any) -> None:
 
 
 def _runs(array: Any) -> bytes | None:
-    """The runs of pages, None where they are too many. Unsigned, the first number follows the last one."""
+    """The runs of pages, None where they are too many.
+
+    Unsigned, the step from the last int32 to the first is one like any other and continues a run; where pages
+    are stored it does not (journal/arrays.py).
+    """
     entries = array.view(np.uint32)
     begins = np.flatnonzero(np.diff(entries) != 1) + 1
     runs = len(begins) + 1

@@ -1,4 +1,4 @@
-/* A part of packed.c: arrays of events, at both ends.
+/* A part of packed.c, which includes it once, after packed_bytes.h: arrays of events, at both ends.
 
    Pages are int32 and go as runs where those are few: a pair of the first entry and the length for each. Sums
    are uint64 and go as their bytes.
@@ -67,11 +67,11 @@ put_runs(Batch *batch, const uint32_t *entries, Py_ssize_t n)
     return 0;
 }
 
-/* Put what lies in one piece: `n` pages, or sums. */
+/* Put what lies in one piece: `n` pages, or sums, of `width` bytes each. */
 static int
-put_entries(Batch *batch, PyObject *owner, const char *data, Py_ssize_t n, int way)
+put_entries(Batch *batch, PyObject *owner, const char *data, Py_ssize_t n, int way, Py_ssize_t width)
 {
-    if (way == PAGES && n >= MANY_ENTRIES && n <= MOST_ENTRIES) {
+    if (way == PAGE_ARRAY && n >= MANY_ENTRIES && n <= MOST_ENTRIES) {
         if (put_runs(batch, (const uint32_t *)data, n) == 0) {
             return 0;
         }
@@ -79,16 +79,7 @@ put_entries(Batch *batch, PyObject *owner, const char *data, Py_ssize_t n, int w
             return -1;
         }
     }
-    return put_bytes(batch, owner, data, way == SUMS ? 8 * n : 4 * n, FEW_ARRAY_BYTES);
-}
-
-/* Inlined, with a width that the compiler knows. */
-static inline void
-copy_entries(char *to, const char *from, Py_ssize_t stride, Py_ssize_t n, size_t width)
-{
-    for (Py_ssize_t i = 0; i < n; i++) {
-        memcpy(to + i * width, from + i * stride, width);
-    }
+    return put_bytes(batch, owner, data, width * n, FEW_ARRAY_BYTES);
 }
 
 static int
@@ -98,25 +89,24 @@ put_array(Batch *batch, PyObject *value, int way, PyObject *dtype)
     if (!PyArray_CheckExact(value) || (PyObject *)PyArray_DESCR(array) != dtype || PyArray_NDIM(array) != 1) {
         return -1;
     }
-    Py_ssize_t n = PyArray_DIM(array, 0);
+    Py_ssize_t n = PyArray_DIM(array, 0), width = way == SUM_ARRAY ? 8 : 4;
     const char *data = PyArray_BYTES(array);
     if (PyArray_ISCARRAY_RO(array)) {
-        return put_entries(batch, value, data, n, way);
+        return put_entries(batch, value, data, n, way, width);
     }
-    if (n > PY_SSIZE_T_MAX / 16) {
+    if (n > PY_SSIZE_T_MAX / 8) {
         return -1;
     }
     /* Copied by numpy, another thread might run meanwhile. */
-    PyObject *copy = PyBytes_FromStringAndSize(NULL, way == SUMS ? 8 * n : 4 * n);
+    PyObject *copy = PyBytes_FromStringAndSize(NULL, width * n);
     if (copy == NULL) {
         return -1;
     }
-    if (way == SUMS) {
-        copy_entries(PyBytes_AS_STRING(copy), data, PyArray_STRIDE(array, 0), n, 8);
-    } else {
-        copy_entries(PyBytes_AS_STRING(copy), data, PyArray_STRIDE(array, 0), n, 4);
+    char *to = PyBytes_AS_STRING(copy);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        memcpy(to + i * width, data + i * PyArray_STRIDE(array, 0), width);
     }
-    int failed = put_entries(batch, copy, PyBytes_AS_STRING(copy), n, way);
+    int failed = put_entries(batch, copy, to, n, way, width);
     Py_DECREF(copy);
     return failed;
 }

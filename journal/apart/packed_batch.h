@@ -1,4 +1,5 @@
-/* A part of packed.c: transactions are added to a batch, taken back and handed over. */
+/* A part of packed.c, which includes it once, after packed_values.h: transactions are added to a batch, taken
+   back and handed over. */
 
 static int64_t
 now_ns(clockid_t clock)
@@ -112,6 +113,58 @@ Batch_add(Batch *batch, PyObject *const *given, Py_ssize_t count)
     int64_t duration_us = given[2] == Py_None ? -1 : PyLong_AsLongLong(given[2]);
     return PyErr_Occurred() || is_within(batch) ? NULL
                                                 : add_record(batch, given[0], time_us, duration_us, 0);
+}
+
+/* Whether a batch can follow a word and write into a ring, given as their memory. */
+static int
+are_usable(const Py_buffer *phase, const Py_buffer *memory, const Py_buffer *counters)
+{
+    if (phase->len < 8 || memory->len < 1 || counters->len < 8 * COUNTERS || (uintptr_t)phase->buf % 8 ||
+        (uintptr_t)counters->buf % 8) {
+        return 0;
+    }
+    const int64_t *counts = counters->buf;
+    return 0 <= counts[READ] && counts[READ] <= counts[PUBLISHED];
+}
+
+static PyObject *
+Batch_open(Batch *batch, PyObject *const *given, Py_ssize_t count)
+{
+    Py_buffer found[3] = {{NULL}};
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "takes a word, its value, a ring and a limit");
+        return NULL;
+    }
+    int64_t recording = PyLong_AsLongLong(given[1]);
+    Py_ssize_t most = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(given[4]);
+    for (int i = 0; !PyErr_Occurred() && i < 3; i++) {
+        PyObject_GetBuffer(given[i ? i + 1 : 0], found + i, i ? PyBUF_WRITABLE : PyBUF_SIMPLE);
+    }
+    if (!PyErr_Occurred() && batch->phase.obj != NULL) {
+        PyErr_SetString(PyExc_TypeError, "it was opened already");
+    } else if (!PyErr_Occurred() && !are_usable(found, found + 1, found + 2)) {
+        PyErr_SetString(PyExc_ValueError, "an aligned word, some memory and two counters of it are needed");
+    }
+    if (PyErr_Occurred()) {
+        for (int i = 0; i < 3; i++) {
+            PyBuffer_Release(found + i);
+        }
+        return NULL;
+    }
+    batch->phase = found[0];
+    batch->memory = found[1];
+    batch->counters = found[2];
+    batch->recording = recording;
+    batch->most = most;
+    batch->is_open = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+Batch_shut(Batch *batch, PyObject *nothing)
+{
+    batch->is_open = 0;
+    Py_RETURN_NONE;
 }
 
 static int

@@ -1,4 +1,5 @@
-/* A part of packed.c: what a batch consists of, and bytes that are added to it.
+/* A part of packed.c, which includes it once, before the others: what a batch consists of, and bytes that are
+   added to it.
 
    What puts something answers 0 or -1. Where no exception is set with that, what it was given is odd: of a
    type that does not belong there, or too large.
@@ -19,7 +20,7 @@ enum { FEW_TOKEN_BYTES = 1024, FEW_ARRAY_BYTES = 8192 };
 enum { MANY_ENTRIES = 64, MOST_ENTRIES = INT32_MAX, ENTRIES_A_RUN = 4 };
 
 /* As in plans.py: the ways of a field, and the size of a frame's header. */
-enum { INT, BOOL, TEXT, TOKENS, PAGES, SUMS, CHOICE, ORIGIN, NUMBERS, OTHER, OPTIONAL = 64 };
+enum { INT, BOOL, TEXT, TOKENS, PAGE_ARRAY, SUM_ARRAY, CHOICE, ORIGIN, NUMBERS, OTHER, OPTIONAL = 64 };
 enum { HEADER = 9 };
 
 /* As in ring.py: its counters. */

@@ -1,4 +1,8 @@
-/* A part of packed.c: events, and the values that their fields hold. */
+/* A part of packed.c, which includes it once, after packed_arrays.h: events, and the values that their fields
+   hold. */
+
+/* Set when the module begins. */
+static PyObject *dumps, *op_, *request_id_, *events_, *undone_, *rolled_back_, *reason_, *epoch_;
 
 /* Put what is rare, as the interpreter has it: `made` are bytes, NULL where an exception is set. */
 static int
@@ -102,8 +106,8 @@ put_field(Batch *batch, PyObject *value, int way, PyObject *type, int at_once)
     case INT: return put_int(batch, value);
     case BOOL: return PyBool_Check(value) ? put_mark(batch, value == Py_True ? 'T' : 'F') : -1;
     case TEXT: return PyUnicode_CheckExact(value) ? put_text(batch, value) : -1;
-    case PAGES:
-    case SUMS: return put_array(batch, value, way, type);
+    case PAGE_ARRAY:
+    case SUM_ARRAY: return put_array(batch, value, way, type);
     case NUMBERS: return PyTuple_CheckExact(value) ? put_numbers(batch, value, at_once) : -1;
     case TOKENS:
         if (!PyBytes_CheckExact(value)) {

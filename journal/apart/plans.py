@@ -16,9 +16,9 @@ INT: Final = 0
 BOOL: Final = 1
 TEXT: Final = 2
 TOKENS: Final = 3
-PAGES: Final = 4
+PAGE_ARRAY: Final = 4
 """An array of int32, which may go as its runs."""
-SUMS: Final = 5
+SUM_ARRAY: Final = 5
 """An array of uint64, which goes as its bytes: checksums do not follow one another."""
 CHOICE: Final = 6
 """A member of an enumeration of texts."""
@@ -66,5 +66,5 @@ class Plan:
     def packing(self) -> Packing:
         """The same for what packs."""
         ways = [field.way | (OPTIONAL if field.optional else 0) for field in self.fields]
-        types = [field.dtype if field.way in (PAGES, SUMS) else field.type for field in self.fields]
+        types = [field.dtype if field.way in (PAGE_ARRAY, SUM_ARRAY) else field.type for field in self.fields]
         return self.number, self.event_class.values, bytes(ways), tuple(types)

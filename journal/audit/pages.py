@@ -20,12 +20,13 @@ from kvledger.core.events import (
     SwaTombstoned,
 )
 from kvledger.core.ids import NodeId
+from kvledger.journal.arrays import PAGES
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.audit.locks import Locks
 from kvledger.journal.audit.rollbacks import Rollbacks
 from kvledger.journal.effects import real_pages
 from kvledger.journal.places import CALLER, DEFERRED, FREE, OUTSIDE
-from kvledger.journal.same_pages import PAGES, all_free, all_read, same
+from kvledger.journal.same_pages import all_free, all_read, reads, same
 from kvledger.journal.state import Node, Request
 
 FIRST_TICKETS = 1024
@@ -248,11 +249,7 @@ class PageMoves(Check):
     # What must stand beside them.
 
     def _peers(self, full: Pages, swa: Pages, what: str, *, node: NodeId | None = None) -> None:
-        if len(full) == 1:
-            sound = self.state.mapping.item(full.item()) == swa.item()
-        else:
-            sound = same(self.state.mapping[self.state.index(full)], swa)
-        if not sound:
+        if not reads(self.state.mapping, self.state.index(full), swa):
             wrong = self.state.mapping[full] != swa
             self.findings.add(
                 "mapping",

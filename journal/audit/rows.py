@@ -19,10 +19,11 @@ from kvledger.core.events import (
     SwaRecovered,
 )
 from kvledger.core.ids import RequestId
+from kvledger.journal.arrays import PAGES
 from kvledger.journal.audit.check import Check, Context
 from kvledger.journal.places import FIRST_REQUEST_CODE
 from kvledger.journal.records import StoredTransaction
-from kvledger.journal.same_pages import PAGES, all_read, joined, same, same_in_pieces
+from kvledger.journal.same_pages import all_read, joined, same, same_in_pieces
 from kvledger.journal.state import Request
 
 

@@ -16,13 +16,20 @@ from tests.support.hand_written import Journal
 from tests.support.stories import HEALTHY
 
 
+def width_for(number: int) -> Any:
+    """The narrowest type of pages that holds `number`: what is wider leaves the quick ways."""
+    return np.int32 if -(2**31) <= number < 2**31 else np.int64
+
+
 def damaged_pages(value: Pages, chance: random.Random) -> Pages:
     if len(value) == 0 or chance.random() < 0.3:
-        return np.append(value, chance.choice([0, 1, 2, 9, -1, 17, 2**40]))
+        number = chance.choice([0, 1, 2, 9, -1, 17, 2**40])
+        return np.append(value, np.array([number], width_for(number)))
     if chance.random() < 0.4:
         return value[:-1]
-    changed: Any = value.astype(np.int64)
-    changed[chance.randrange(len(value))] = chance.choice([0, 1, 2, 3, 9, -5, 17, 2**40])
+    number = chance.choice([0, 1, 2, 3, 9, -5, 17, 2**40])
+    changed: Pages = value.astype(width_for(number))
+    changed[chance.randrange(len(value))] = number
     return changed
 
 

@@ -12,10 +12,9 @@ import torch
 from kvledger.core import CacheConfig, HybridCache, KVUnreadable, fingerprints, locking
 from kvledger.core.device_pools import DevicePools
 from kvledger.core.errors import InvalidArgument
-from kvledger.core.events import Event, FingerprintReason, KvFingerprinted, KvUnread
+from kvledger.core.events import Event, FingerprintReason, KvFingerprinted, KvUnread, WidePages
 from kvledger.core.kv_checksum import KVChecksum
 from kvledger.core.node import Node
-from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import Fingerprints
 from kvledger.core.sinks import MemorySink
 from kvledger.core.transaction import Ledger

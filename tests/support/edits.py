@@ -79,7 +79,7 @@ def _other_number(value: int, chance: random.Random, page: int) -> int:
 
 def _other_array(value: Any, chance: random.Random, page: int) -> Any:
     if not len(value):
-        return np.array([1], np.int64)
+        return np.array([1], value.dtype)
     how = chance.randrange(3)
     if how == 0:
         return value[:-1]

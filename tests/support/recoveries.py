@@ -4,12 +4,10 @@ Hears what the cache journals and sees the rows that a model reads, and knows ne
 """
 
 from collections.abc import Mapping, Set
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kvledger.core.events import Pages, RecoveryMode, SwaRecovered
+from kvledger.core.events import Pages, RecoveryMode, SwaRecovered, WidePages
 from kvledger.core.sinks import TransactionRecord
 
 
@@ -17,7 +15,7 @@ class DecodingUnderRecovery:
     """`recoveries` under somebody's Full lock after which that somebody decoded on, and who `decoded`."""
 
     def __init__(self) -> None:
-        self._decoding: dict[str, npt.NDArray[np.integer[Any]]] = {}
+        self._decoding: dict[str, Pages | WidePages] = {}
         self._recovered: list[tuple[int, str, Pages]] = []
         self._heard = 0
         self.recoveries: set[int] = set()
@@ -36,7 +34,7 @@ class DecodingUnderRecovery:
                     if name != transaction.request_id and np.isin(event.node_full, pages).all()
                 ]
 
-    def look(self, rows: Mapping[str, npt.NDArray[np.integer[Any]]], *, decoding: Set[str]) -> None:
+    def look(self, rows: Mapping[str, Pages | WidePages], *, decoding: Set[str]) -> None:
         """A batch: the Full pages that each request in it reads, and which of them decode."""
         waiting = []
         for recovery, name, kept in self._recovered:

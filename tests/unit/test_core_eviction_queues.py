@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvledger.core import HybridCache, recency, retention
+from kvledger.core import HybridCache, recency
 from kvledger.core.eviction_queue import BUCKET_BITS, Entry, EvictionQueue
 from kvledger.core.node import Node
 from kvledger.core.sinks import MemorySink
@@ -41,19 +41,16 @@ def test_rebuilding_the_queues_early_changes_nothing_that_happens(
 ) -> None:
     course = Course(life, page=page, window=3 * page, full=60 * page, swa=45 * page, eviction=eviction)
     seldom = lived(course)
-    for module in (recency, retention):
-        monkeypatch.setattr(module, "COMPACT_FLOOR", floor)
+    monkeypatch.setattr(recency, "COMPACT_FLOOR", floor)
     rebuilt = 0
 
-    def counted(entries: Iterable[Entry]) -> EvictionQueue:
-        nonlocal rebuilt
-        rebuilt += 1
-        return EvictionQueue(entries)
+    class Counted(EvictionQueue):
+        def __init__(self, entries: Iterable[Entry] | None = None) -> None:
+            nonlocal rebuilt
+            rebuilt += entries is not None
+            super().__init__(entries or ())
 
-    for module in (recency, retention):
-        monkeypatch.setattr(
-            module, "EvictionQueue", lambda entries=(): counted(entries) if entries else EvictionQueue()
-        )
+    monkeypatch.setattr(recency, "EvictionQueue", Counted)
     assert lived(course) == seldom
     assert rebuilt > 0 or floor > 0
 
@@ -62,8 +59,7 @@ def test_rebuilding_the_queues_early_changes_nothing_that_happens(
 def test_nodes_that_came_and_went_do_not_wait_for_ever_to_be_queued(
     monkeypatch: pytest.MonkeyPatch, eviction: str
 ) -> None:
-    for module in (recency, retention):
-        monkeypatch.setattr(module, "COMPACT_FLOOR", 8)
+    monkeypatch.setattr(recency, "COMPACT_FLOOR", 8)
     cache, _ = open_cache(eviction=eviction)
     for number in range(50):
         with cache.transaction("x") as t:
@@ -102,15 +98,32 @@ def test_a_queue_tells_its_lowest_entry_whatever_came_and_went(
 
 
 @pytest.mark.parametrize("eviction", ["lru", "lru-2"])
-@pytest.mark.parametrize(("full", "swa"), [(64, 4_000), (4_000, 64), (64, 64)])
-def test_nodes_that_went_for_want_of_one_pool_are_kept_alive_by_no_queue(
-    eviction: str, full: int, swa: int
-) -> None:
-    cache, _ = open_cache(full=full, swa=swa, eviction=eviction)
+@pytest.mark.parametrize("held", [False, True], ids=["nothing held", "a prefix held"])
+@pytest.mark.parametrize("asked", ["full_tokens", "swa_tokens"])
+def test_no_queue_keeps_nodes_alive_that_are_gone(eviction: str, *, held: bool, asked: str) -> None:
+    before = alive()
+    cache, _ = open_cache(full=1_000, swa=1_000, window=2, eviction=eviction)
+    cache.insert([-1, -2, -3, -4], cache.alloc(4))
+    if held:
+        cache.acquire([-1, -2, -3, -4])
     for number in range(600):
-        cache.evict(full_tokens=4, swa_tokens=4)
-        slots = cache.alloc(4)
-        cache.insert([number, 1, 2, 3], slots)
+        if number > 16:
+            cache.evict(**{asked: 4})
+        cache.insert([number, 1, 2, 3], cache.alloc(4))
+    there = len(list(cache.nodes()))
+    assert there < 200
+    assert alive() - before <= there + 40
+
+
+def alive() -> int:
     gc.collect()
-    alive = sum(1 for found in gc.get_objects() if type(found) is Node)
-    assert alive <= 1 + 2 * len(list(cache.nodes()))
+    return sum(1 for found in gc.get_objects() if type(found) is Node)
+
+
+def test_a_queue_whose_pool_is_never_short_does_not_grow() -> None:
+    cache, _ = open_cache(full=1_000, swa=4_000)
+    for number in range(600):
+        if number > 16:
+            cache.evict(full_tokens=4)
+        cache.insert([number, 1, 2, 3], cache.alloc(4))
+    assert len(cache._state.recency._swa) < 40

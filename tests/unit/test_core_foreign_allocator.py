@@ -9,7 +9,7 @@ import pytest
 
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.errors import OutOfSlots
-from kvledger.core.page_arrays import WidePages
+from kvledger.core.events import WidePages
 from kvledger.core.pools import PageAllocator, PoolChanges
 from kvledger.core.sinks import MemorySink
 from tests.support.witness import Witness
@@ -55,6 +55,7 @@ class Engine:
         self.calls.append("commit")
         self.last = changes
         self.put(changes.freed_full, changes.freed_swa)
+        assert changes.mapped_full.dtype == changes.mapped_swa.dtype == np.int64
         for page, peer in zip(changes.mapped_full, changes.mapped_swa, strict=True):
             self.mapping[int(page)] = int(peer)
 
@@ -88,6 +89,7 @@ HANDED_OUT: dict[str, Callable[[WidePages], Any]] = {
     "strided": lambda pages: np.repeat(pages, 2)[::2],
     "reversed": lambda pages: pages[::-1],
     "not aligned": lambda pages: np.frombuffer(b"x" + pages.tobytes(), np.uint8)[1:].view(np.int64),
+    "as the cache keeps them": lambda pages: pages.astype(np.int32),
     "narrow": lambda pages: pages.astype(np.int16),
     "a list": lambda pages: pages.tolist(),
 }
@@ -97,15 +99,22 @@ HANDED_OUT: dict[str, Callable[[WidePages], Any]] = {
 def test_pages_of_an_engine_may_be_integers_of_any_kind(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     allocate = engine.allocate
+    handed_out: list[Any] = []
 
     def odd(full: int, swa: int) -> Any:
         found = allocate(full, swa)
-        return None if found is None else tuple(HANDED_OUT[how](pages) for pages in found)
+        if found is None:
+            return None
+        handed_out.extend(HANDED_OUT[how](pages) for pages in found)
+        return tuple(handed_out[-2:])
 
     monkeypatch.setattr(engine, "allocate", odd)
     cache, witness = with_engine(engine)
     slots = cache.alloc(8)
     cache.insert(range(8), slots)
+    for pages in handed_out:
+        if isinstance(pages, list) or pages.flags.writeable:
+            pages[:] = pages[::-1]  # they are the engine's own again
     cache.free(cache.alloc(4))
     witness.look()
     cache.evict(full_tokens=8, swa_tokens=8)

@@ -18,6 +18,7 @@ def test_it_hands_out_the_lowest_pages_however_they_came_back(seed: int) -> None
             wanted = dice.randint(0, len(free))
             got = pages.take(wanted)
             assert got.tolist() == sorted(free)[:wanted]
+            assert got.dtype == np.int32
             free.difference_update(got.tolist())
             out += got.tolist()
         else:
@@ -25,7 +26,7 @@ def test_it_hands_out_the_lowest_pages_however_they_came_back(seed: int) -> None
                 back = dice.sample(out, dice.randint(0, len(out)))
                 out = [page for page in out if page not in set(back)]
                 free.update(back)
-                pages.give(np.array(back, dtype=np.int64))
+                pages.give(np.array(back, dtype=np.int32))
         assert pages.count == len(free)
 
 

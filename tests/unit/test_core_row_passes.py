@@ -227,6 +227,10 @@ IN_C: dict[str, tuple[Callable[[Any], object], type[Exception]]] = {
     "no chunks": (lambda c: c.joined([]), TypeError),
     "chunks of others": (lambda c: c.joined([pages([1]), [2]]), TypeError),
     "slots of a part of a page": (lambda c: c.pages_of(slots_from(range(3)), 2, 9), ValueError),
+    "slots of more pages than there are": (
+        lambda c: c.pages_of(slots_from(range(2)), 2, 2**33),
+        OverflowError,
+    ),
     "slots that are narrow": (lambda c: c.pages_of(pages(range(2)), 2, 9), TypeError),
     "no page size": (lambda c: c.slots_of(pages([1]), 0), ValueError),
     "a page size past all memory": (lambda c: c.slots_of(pages([1, 2]), 2**62), MemoryError),

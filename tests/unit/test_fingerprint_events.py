@@ -19,10 +19,10 @@ from kvledger.core.events import (
     LockAcquired,
     LockReleased,
     Pages,
+    WidePages,
 )
 from kvledger.core.insertion import Insertion
 from kvledger.core.node import Node
-from kvledger.core.page_arrays import WidePages
 from kvledger.core.pools import Fingerprints, KVFingerprinter, PoolChanges
 from kvledger.core.sinks import MemorySink
 from tests.property.side_by_side import ONE_NUMBER, fill_with_noise
@@ -57,6 +57,7 @@ class Looking:
         assert ask is not None
 
         def counted(full: WidePages, swa: WidePages) -> Fingerprints:
+            assert full.dtype == swa.dtype == np.int64
             self.asked.append(len(full))
             self.answers.append(ask(full, swa))
             return self.answers[-1]

@@ -27,6 +27,13 @@ LARGE_PAGE = 2**20
 LATE_ID = 2**40
 
 
+class Unconvertible(np.ndarray[Any, Any]):
+    """Pages that are there, and for whose conversion there is no memory."""
+
+    def astype(self, *_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+
 def with_pages_of(journal: Journal, widths: Callable[[int], Any]) -> Journal:
     """The journal with each page array of the type that `widths` gives for its place among all."""
     count = 0
@@ -110,6 +117,16 @@ def fold_one(state: State, event: Any) -> None:
     EFFECTS[type(event)](state, event, STRUCTURE[type(event)](state, event))
 
 
+def test_an_array_that_a_writer_uses_again_is_read_again() -> None:
+    state = open_state(opened())
+    fold_one(state, allocated(pages(1, 2, 3, 4), pages(1, 2, 3, 4)))
+    again = pages(1, 2).copy()
+    for values in ((1, 2), (3, 4)):
+        again[:] = values
+        fold_one(state, PagesFreed(None, Pool.SWA, Cause.CALLER, again, again))
+    assert not state.mapping.any()
+
+
 def test_slots_of_a_large_pool_are_past_int32() -> None:
     numbers = pages(1, 2**11, 2**11 + 1)
     slots = slots_of(numbers, LARGE_PAGE)
@@ -145,3 +162,14 @@ def test_an_array_is_looked_up_by_its_own_pages_however_many_came_before() -> No
         assert state.index(odd).tolist() == odd.tolist()
     with pytest.raises((TypeError, IndexError)):
         state.full_at[state.index(np.array([1.0, 2.0]))]
+
+
+def test_a_conversion_that_fails_leaves_no_wrong_answer() -> None:
+    state = open_state(opened())
+    first, second = pages(1, 2), pages(3, 4)
+    failing: Any = pages(5, 6).view(Unconvertible)
+    for converted in (first, second, first):
+        assert state.index(converted).tolist() == converted.tolist()
+        with pytest.raises(MemoryError):
+            state.index(failing)
+    assert state.index(second).tolist() == second.tolist()

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvledger.journal.places import CALLER, DEFERRED, FREE
-from kvledger.journal.same_pages import all_deferred, all_free, all_read, joined, same, same_in_pieces
+from kvledger.journal.same_pages import (
+    all_deferred,
+    all_free,
+    all_read,
+    joined,
+    reads,
+    same,
+    same_in_pieces,
+)
 from tests.support.stored_events import seeded
 
 VALUES = st.lists(st.integers(0, 3), max_size=6)
@@ -52,6 +60,18 @@ def test_a_table_is_read_as_numpy_reads_it(dtype: Any, places: list[int], data: 
         assert all_read(table, pages, place) is bool((table[pages] == place).all())
     assert all_free(table, pages) is bool((table[pages] == FREE).all())
     assert all_deferred(table, pages) is bool((table[pages] == DEFERRED).all())
+
+
+@seeded
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.data())
+def test_a_mapping_reads_what_numpy_reads_in_it(peers: list[int], data: st.DataObject) -> None:
+    mapping = array(peers)
+    pages = array(data.draw(st.lists(st.integers(0, len(peers) - 1), max_size=5)))
+    drawn = data.draw(st.lists(st.integers(0, 3), min_size=len(pages), max_size=len(pages)))
+    for values in (array(drawn), mapping[pages]):
+        expected = bool((mapping[pages] == values).all())
+        assert reads(mapping, pages, values) is expected
+        assert reads(mapping, pages.astype(np.intp), values.astype(np.int64)) is expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3_000])

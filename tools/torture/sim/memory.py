@@ -6,15 +6,11 @@ Hands out its highest pages first, unlike the cache's own pools, and refuses to 
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from kvledger.core import HybridCache
-from kvledger.core.events import Pages
+from kvledger.core.events import Pages, WidePages
 from kvledger.core.pools import PoolChanges
 from kvledger.tools.torture.sim.finding import Finding
-
-AnyPages = Pages | npt.NDArray[np.int64]
-"""Page numbers, of the width in which they happen to come."""
 
 
 class Memory:
@@ -68,7 +64,7 @@ class Memory:
             if self._mapping.get(number, 0) != peer:
                 raise Finding("memory", f"the cache maps Full page {number} otherwise than it told")
 
-    def _put(self, full: AnyPages, swa: AnyPages) -> None:
+    def _put(self, full: Pages | WidePages, swa: Pages | WidePages) -> None:
         for pages, free in ((full.tolist(), self._full), (swa.tolist(), self._swa)):
             if len(set(pages)) != len(pages) or free.intersection(pages):
                 raise Finding("memory", f"pages given back twice: {pages}")
