@@ -18,7 +18,7 @@ from kvledger.journal.lookups.tenures import Side, Tenure, page_history
 from kvledger.journal.places import CALLER
 from kvledger.journal.replay import Fold, replay
 from kvledger.journal.state import State
-from kvledger.tools.follow import follow
+from kvledger.tools.reading.follow import follow
 from tests.support.private_tokens import PAGE, live_privately
 
 Holding = tuple[str, Any, int | None] | None

@@ -31,7 +31,7 @@ from kvledger.journal.lookups.holders import holders
 from kvledger.journal.lookups.marks import marks
 from kvledger.journal.lookups.provenance import provenance
 from kvledger.journal.lookups.tenures import page_history
-from kvledger.tools.sources import open_source
+from kvledger.tools.reading.sources import open_source
 from tests.support.places import PLACES, keep_everywhere, opened, suffer
 from tests.support.private_tokens import live_privately
 from tests.support.stored_events import facts

@@ -16,12 +16,12 @@ from kvledger.core.node import Node
 from kvledger.journal import Journal
 from kvledger.journal.audit import Verdict, audit
 from kvledger.journal.export import export_journal
-from kvledger.tools.auditing import Evidence, audit_stored
+from kvledger.tools.audit.evidence import Evidence, audit_stored
 from kvledger.tools.embed.transformers import shared_prefixes
 from kvledger.tools.engine.forward import ModelForward
-from kvledger.tools.presets import BUILTIN
-from kvledger.tools.report import RunReport
-from kvledger.tools.run import RunSetup, run_workload
+from kvledger.tools.run.presets import BUILTIN
+from kvledger.tools.run.report import RunReport
+from kvledger.tools.run.runner import RunSetup, run_workload
 from kvledger.tools.scheduler.forward import SyntheticForward, Work
 from kvledger.tools.workload import builtin_workload
 from tests.support.batching import prompts_with_heads, run_batching, tiny_model

@@ -21,10 +21,10 @@ from kvledger.core.requests import Request
 from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.recorder import Recorder
+from kvledger.tools.audit.judge import judge
 from kvledger.tools.embed.transformers import SharedPrefixes, shared_prefixes
 from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
 from kvledger.tools.embed.transformers.sharing import Recording
-from kvledger.tools.judge import judge
 from tests.support.batching import TOLERANCE, furthest, prompts_with_heads, run_batching, tiny_model
 
 SLIDING_WINDOW = 18

@@ -17,7 +17,7 @@ from kvledger.journal import Journal
 from kvledger.journal.audit import Verdict, audit
 from kvledger.journal.database import writing_engine
 from kvledger.journal.export import export_journal, prune_rows
-from kvledger.tools.auditing import Evidence, audit_stored
+from kvledger.tools.audit.evidence import Evidence, audit_stored
 from tests.support.hand_written import broken
 
 LAYOUT = KVLayout(full_layers=(0,), swa_layers=(1,), kv_heads=1, head_dim=2)

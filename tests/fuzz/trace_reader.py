@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kvledger.tools.trace import BLOCK_TOKENS, FIELDS, TraceError, read_trace
 from kvledger.tools.workload.spec import WorkRequest
+from kvledger.tools.workload.trace import BLOCK_TOKENS, FIELDS, TraceError, read_trace
 
 TOKENS = 2**18
 """So many tokens of an input are made and looked at: one line may name 32 million."""

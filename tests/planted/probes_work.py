@@ -10,8 +10,8 @@ from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.sinks import MemorySink
 from kvledger.journal.audit import audit
 from kvledger.journal.records import number_transactions
-from kvledger.tools.presets import BUILTIN
-from kvledger.tools.run import RunSetup, run_workload
+from kvledger.tools.run.presets import BUILTIN
+from kvledger.tools.run.runner import RunSetup, run_workload
 from kvledger.tools.workload import builtin_workload
 
 

@@ -171,6 +171,6 @@ def test_a_fault_of_the_program_is_no_verdict(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a fault of the program")
 
-    monkeypatch.setattr("kvledger.tools.judge.audit", broken)
+    monkeypatch.setattr("kvledger.tools.audit.judge.audit", broken)
     assert main(["audit", str(database)]) == 2
     assert "a fault of the program" in capsys.readouterr().err

@@ -16,9 +16,9 @@ from kvledger.core.sinks import TransactionRecord
 from kvledger.journal import Journal
 from kvledger.journal.audit import Verdict
 from kvledger.journal.recorder import Recorder
+from kvledger.tools.audit.judge import judge
 from kvledger.tools.embed.transformers import SharedPrefixes, shared_prefixes
 from kvledger.tools.embed.transformers.book import RequestBook
-from kvledger.tools.judge import judge
 from tests.support.batching import ARCHITECTURES, assert_same, prompts_with_heads, run_batching, tiny_model
 from tests.support.embedded import idle
 from tests.support.recoveries import DecodingUnderRecovery

@@ -10,12 +10,12 @@ from kvledger.core.config import CacheConfig, KVLayout
 from kvledger.core.events import PrefixMatched
 from kvledger.journal import Journal, StoredTransaction
 from kvledger.journal.codec import encode
-from kvledger.tools.presets import BUILTIN
-from kvledger.tools.report import RunReport
-from kvledger.tools.run import RunSetup, run_workload
+from kvledger.tools.run.presets import BUILTIN
+from kvledger.tools.run.report import RunReport
+from kvledger.tools.run.runner import RunSetup, run_workload
 from kvledger.tools.scheduler import SchedulerSettings
-from kvledger.tools.trace import parse_trace
 from kvledger.tools.workload import Workload, builtin_workload
+from kvledger.tools.workload.trace import parse_trace
 
 REPORTED = {
     "requests",

@@ -24,9 +24,9 @@ from kvledger.core.matching import Walk
 from kvledger.core.node import Node
 from kvledger.core.pools import PoolChanges
 from kvledger.core.state import CacheState
-from kvledger.tools.presets import BUILTIN
-from kvledger.tools.report import RunReport
-from kvledger.tools.run import RunSetup, run_workload
+from kvledger.tools.run.presets import BUILTIN
+from kvledger.tools.run.report import RunReport
+from kvledger.tools.run.runner import RunSetup, run_workload
 from kvledger.tools.workload import builtin_workload
 from tests.support.old_recovery import replace_full_whoever_reads_it
 

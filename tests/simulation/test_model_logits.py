@@ -11,9 +11,9 @@ import torch
 
 from kvledger.core.sinks import TransactionRecord
 from kvledger.tools.engine.forward import ModelForward
-from kvledger.tools.report import RunReport
+from kvledger.tools.run.report import RunReport
 from kvledger.tools.scheduler.forward import Work
-from kvledger.tools.tap import TapSink
+from kvledger.tools.scheduler.tap import TapSink
 from tests.support.engine import run_model
 from tests.support.recoveries import DecodingUnderRecovery
 

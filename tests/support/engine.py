@@ -11,9 +11,9 @@ from kvledger.tools.engine.forward import ModelForward, fit
 from kvledger.tools.engine.logits import LogitsCheck, run_alone
 from kvledger.tools.engine.models import WINDOW, build_model, layout_by_name
 from kvledger.tools.engine.workload import VOCABULARY, ThinnedWorkload
-from kvledger.tools.presets import ENGINE
-from kvledger.tools.report import RunReport
-from kvledger.tools.run import RunSetup, run_workload
+from kvledger.tools.run.presets import ENGINE
+from kvledger.tools.run.report import RunReport
+from kvledger.tools.run.runner import RunSetup, run_workload
 from kvledger.tools.scheduler.forward import Work
 from kvledger.tools.scheduler.job import Job, new_job
 from kvledger.tools.workload import WorkRequest, builtin_workload

@@ -9,7 +9,7 @@ from kvledger.core import HybridCache
 from kvledger.journal import Journal, LookUpSource
 from kvledger.journal.database import writing_engine
 from kvledger.journal.export import ExportFormat, export_journal, prune_rows
-from kvledger.tools.sources import open_source
+from kvledger.tools.reading.sources import open_source
 from tests.support.private_tokens import NAMESPACES, live_privately, private_tokens
 
 PLACES = ("database", "parquet", "jsonl", "several files", "pruned database with files")

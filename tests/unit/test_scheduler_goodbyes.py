@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kvledger.core import CacheConfig, HybridCache
-from kvledger.tools.meter import Meter
-from kvledger.tools.presets import BUILTIN
+from kvledger.tools.run.presets import BUILTIN
 from kvledger.tools.scheduler import Scheduler
 from kvledger.tools.scheduler.forward import NoForward, Work
 from kvledger.tools.scheduler.job import Job
+from kvledger.tools.scheduler.meter import Meter
+from kvledger.tools.scheduler.tap import TapSink
 from kvledger.tools.scheduler.watch import Watch
-from kvledger.tools.tap import TapSink
 from kvledger.tools.workload import builtin_workload
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kvledger.core.errors import InvalidArgument
-from kvledger.tools import trace
-from kvledger.tools.trace import BLOCK_TOKENS, MAX_TOKEN, TraceError, parse_trace, read_trace
+from kvledger.tools.workload import trace
+from kvledger.tools.workload.trace import BLOCK_TOKENS, MAX_TOKEN, TraceError, parse_trace, read_trace
 
 GOOD = {"timestamp": 5, "input_length": 700, "output_length": 3, "hash_ids": [7, 9]}
 

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from kvledger.journal.audit import INVARIANTS, Verdict, audit
 from kvledger.journal.audit.verdict import InvariantReport, Status
-from kvledger.tools.report import NAMED_AT_MOST, verdict_summary
+from kvledger.tools.run.report import NAMED_AT_MOST, verdict_summary
 from tests.support.stories import one_request
 
 IDS = [invariant.id for invariant in INVARIANTS]

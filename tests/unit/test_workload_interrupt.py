@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kvledger.tools.interrupt import interrupt_between_steps
+from kvledger.tools.run.interrupt import interrupt_between_steps
 
 
 def test_a_first_sigint_waits_until_the_step_is_over() -> None:

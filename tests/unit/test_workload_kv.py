@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from kvledger.core import CacheConfig, HybridCache, KVLayout
-from kvledger.tools.kv_check import KVCheck, Slots
-from kvledger.tools.synthetic_kv import Codes, KVCodec, layer_codes, prefix_codes
+from kvledger.tools.kv.check import KVCheck, Slots
+from kvledger.tools.kv.synthetic import Codes, KVCodec, layer_codes, prefix_codes
 
 TOKENS = np.arange(100, 180, dtype=np.int32)
 

@@ -7,8 +7,8 @@ from kvledger.core.errors import JournalError
 from kvledger.core.events import CacheReset, Event, Origin, RecoveryMode, SwaRecovered
 from kvledger.core.ids import NodeId, RequestId
 from kvledger.core.sinks import MemorySink, TransactionRecord
-from kvledger.tools.meter import Meter
-from kvledger.tools.tap import TapSink
+from kvledger.tools.scheduler.meter import Meter
+from kvledger.tools.scheduler.tap import TapSink
 
 
 def recovery(*, node_full: list[int], incoming: list[int]) -> SwaRecovered:

@@ -25,7 +25,7 @@ from kvledger.tools.bench.device_steps import (
 )
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.progress import Progress
-from kvledger.tools.run import one_torch_thread
+from kvledger.tools.run.runner import one_torch_thread
 
 PAGE_SIZE = 16
 WINDOW = 64

@@ -16,7 +16,7 @@ from kvledger.core import CacheConfig, HybridCache, KVLayout
 from kvledger.core.sinks import MemorySink
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.progress import Progress
-from kvledger.tools.run import one_torch_thread
+from kvledger.tools.run.runner import one_torch_thread
 from kvledger.tools.workload.spec import Tokens
 
 PAGE_SIZES = (16, 64)

@@ -25,15 +25,15 @@ from kvledger.tools.engine.hybrid import DType
 from kvledger.tools.engine.logits import LogitsCheck, run_alone
 from kvledger.tools.engine.models import build_model, layout_by_name
 from kvledger.tools.engine.workload import VOCABULARY, ThinnedWorkload
-from kvledger.tools.meter import Meter
-from kvledger.tools.presets import ENGINE
 from kvledger.tools.progress import Progress
-from kvledger.tools.run import one_torch_thread
+from kvledger.tools.run.presets import ENGINE
+from kvledger.tools.run.runner import one_torch_thread
 from kvledger.tools.scheduler import Scheduler
 from kvledger.tools.scheduler.forward import Work
 from kvledger.tools.scheduler.job import Job
+from kvledger.tools.scheduler.meter import Meter
+from kvledger.tools.scheduler.tap import TapSink
 from kvledger.tools.scheduler.watch import Watch
-from kvledger.tools.tap import TapSink
 from kvledger.tools.workload import Workload, WorkRequest, builtin_workload
 
 DTYPES: tuple[DType, ...] = ("float32", "bfloat16")

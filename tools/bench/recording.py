@@ -14,14 +14,14 @@ import numpy as np
 from kvledger.core import CacheConfig, HybridCache
 from kvledger.core.events import Event
 from kvledger.core.sinks import EventSink, MemorySink, TransactionRecord
-from kvledger.tools.meter import Meter
-from kvledger.tools.presets import BUILTIN, TRACE, Preset
+from kvledger.tools.run.presets import BUILTIN, TRACE, Preset
 from kvledger.tools.scheduler import Scheduler
 from kvledger.tools.scheduler.forward import NoForward
+from kvledger.tools.scheduler.meter import Meter
+from kvledger.tools.scheduler.tap import TapSink
 from kvledger.tools.scheduler.watch import Watch
-from kvledger.tools.tap import TapSink
-from kvledger.tools.trace import read_trace
 from kvledger.tools.workload import Workload, builtin_workload
+from kvledger.tools.workload.trace import read_trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from kvledger.journal.apart import ApartRecorder
 from kvledger.journal.recorder import Recorder
 from kvledger.tools.bench.environment import Environment, environment
 from kvledger.tools.bench.recording import Traffic, serve
-from kvledger.tools.meter import Meter
 from kvledger.tools.progress import Progress
+from kvledger.tools.scheduler.meter import Meter
 
 Journaling = Literal["off", "memory", "background", "step", "apart"]
 WAYS: tuple[Journaling, ...] = ("off", "memory", "background", "step", "apart")

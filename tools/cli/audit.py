@@ -19,8 +19,8 @@ from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalO
 
 if TYPE_CHECKING:
     from kvledger.journal.audit import Verdict
-    from kvledger.tools.auditing import Evidence
-    from kvledger.tools.chain_report import ChainReport
+    from kvledger.tools.audit.chain_report import ChainReport
+    from kvledger.tools.audit.evidence import Evidence
 
 UNCHECKED = (
     "the anchor is signed, and its signature was not checked: --public-key names the key to hold it to"
@@ -49,7 +49,7 @@ def audit_command(
     Exit status: 0 pass, 1 violation, or a part that could not be verified; 2 could not run.
     """
     from kvledger.journal.chain_check import open_anchor
-    from kvledger.tools.auditing import Evidence, audit_chain, audit_stored
+    from kvledger.tools.audit.evidence import Evidence, audit_chain, audit_stored
 
     kept = None
     if anchor is not None:
@@ -76,7 +76,7 @@ def _say_which(evidence: "Evidence") -> None:
     """Tell which journal is taken where a database holds several and none was named."""
     from kvledger.journal import Journal
     from kvledger.journal.export import is_exported
-    from kvledger.tools.chain import journals_in
+    from kvledger.tools.audit.chain import journals_in
 
     if is_exported(evidence.where):
         return

@@ -61,7 +61,7 @@ def _stored(
 ) -> "ReplayReport":
     from kvledger.journal import JournalReader
     from kvledger.tools.bench.replay import bench_stored_replay
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal) as opened:
         if not isinstance(opened.source, JournalReader):

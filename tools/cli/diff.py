@@ -19,8 +19,8 @@ def diff_command(
 ) -> int:
     """Nodes, locks, requests and pools that are not as they were, at the last transaction boundaries."""
     from kvledger.journal.difference import difference
-    from kvledger.tools.lookups import DifferenceDocument
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import DifferenceDocument
+    from kvledger.tools.reading.sources import open_source
 
     if after is not None and after < before:
         raise InvalidArgument(f"--from {before} comes after --to {after}")

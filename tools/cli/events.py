@@ -60,8 +60,8 @@ def events_command(
     from kvledger.core.ids import NodeId, RequestId, Seq, TxnId
     from kvledger.journal import EventFilter
     from kvledger.journal.lookups.beginning import unseen
-    from kvledger.tools.lookups import event_page, microseconds
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import event_page, microseconds
+    from kvledger.tools.reading.sources import open_source
 
     wanted = EventFilter(
         kinds=tuple(kind or ()),
@@ -125,8 +125,8 @@ def anomalies_command(
     """
     from kvledger.journal.lookups.beginning import unseen
     from kvledger.journal.lookups.history import anomalies
-    from kvledger.tools.lookups import anomaly_page
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import anomaly_page
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source

@@ -43,9 +43,9 @@ def explain_command(
     Tokens are compared, so it takes a journal that keeps them. Nothing is shown of them.
     """
     with needs_api("explain"):
-        from kvledger.tools.answers import explanation
-    from kvledger.tools.namespaces import Namespaces
-    from kvledger.tools.sources import open_source
+        from kvledger.tools.documents.answers import explanation
+    from kvledger.tools.documents.namespaces import Namespaces
+    from kvledger.tools.reading.sources import open_source
 
     asked = _asked(tokens, file)
     with open_source(database, journal, exported=exported) as opened:

@@ -34,7 +34,7 @@ def export_command(
     """Write what a folder does not hold yet of a journal, with every stored cell and the hash chain."""
     from kvledger.journal import Journal
     from kvledger.journal.export import export_journal
-    from kvledger.tools.documents import ExportPicture
+    from kvledger.tools.documents.pictures import ExportPicture
 
     with Journal.open(database, create=False) as store:
         reader = store.reader(journal)

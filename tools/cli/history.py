@@ -22,7 +22,7 @@ from kvledger.tools.cli.stored import DatabaseArgument, ExportedOption, JournalO
 
 if TYPE_CHECKING:
     from kvledger.journal.lookups.tenures import Side
-    from kvledger.tools.lookups import EventPage
+    from kvledger.tools.documents.lookups import EventPage
 
 history_app = typer.Typer(help="What befell a slot, a node or a request.")
 
@@ -43,8 +43,8 @@ def history_slot(
     """Who held a slot, from which seq to which, and why it was given up; `token` is the one in the slot."""
     from kvledger.journal.lookups.beginning import unseen
     from kvledger.journal.lookups.tenures import page_history
-    from kvledger.tools.slot_history import slot_history
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.slot_history import slot_history
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
@@ -96,8 +96,8 @@ def history_node(
 ) -> int:
     """The events about a node and the nodes it was cut from, from the one that made its pages a node's on."""
     from kvledger.journal.lookups.history import node_history, node_unseen
-    from kvledger.tools.lookups import event_page
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import event_page
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
@@ -126,8 +126,8 @@ def history_request(
     """The events of a request: all of its own transactions, and those of others that name it."""
     from kvledger.journal.lookups.beginning import unseen
     from kvledger.journal.lookups.history import request_history
-    from kvledger.tools.lookups import event_page
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import event_page
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source

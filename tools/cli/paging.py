@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from kvledger.tools.lookups import Page, UnseenDocument
+    from kvledger.tools.documents.lookups import Page, UnseenDocument
 
 LIMIT = 100
 """Events of one answer, unless more are asked for."""

@@ -26,7 +26,7 @@ def prune_command(
     from kvledger.journal import Journal
     from kvledger.journal.database import writing_engine
     from kvledger.journal.export import prune_rows
-    from kvledger.tools.documents import PrunePicture
+    from kvledger.tools.documents.pictures import PrunePicture
 
     with Journal.open(database, create=False) as store:
         reader = store.reader(journal)

@@ -15,7 +15,7 @@ def replay_command(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Rebuild the state at a seq from events, after the nearest checkpoint; print its figures and digest."""
-    from kvledger.tools.picture import picture_state
+    from kvledger.tools.documents.replayed import picture_state
 
     show_document(picture_state(replay_stored(database, journal, at, exported=exported)), as_json=as_json)
     return OK

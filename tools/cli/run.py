@@ -153,11 +153,11 @@ def run_command(
     from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
     from kvledger.tools.engine.library import require_transformers
     from kvledger.tools.engine.workload import VOCABULARY, ThinnedWorkload
-    from kvledger.tools.presets import BUILTIN, ENGINE, ENGINE_TRACE, TRACE
-    from kvledger.tools.report import print_report
-    from kvledger.tools.run import RunInterrupted, RunSetup, run_workload
-    from kvledger.tools.trace import read_trace
+    from kvledger.tools.run.presets import BUILTIN, ENGINE, ENGINE_TRACE, TRACE
+    from kvledger.tools.run.report import print_report
+    from kvledger.tools.run.runner import RunInterrupted, RunSetup, run_workload
     from kvledger.tools.workload import Workload, builtin_workload
+    from kvledger.tools.workload.trace import read_trace
 
     layout: KVLayout | None
     if engine is EngineChoice.SYNTHETIC:

@@ -42,8 +42,8 @@ def show_journals(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """The journals of a database or a folder, oldest first, with the seqs of each that are there."""
-    from kvledger.tools.picture import picture_journals
-    from kvledger.tools.sources import open_sources
+    from kvledger.tools.documents.replayed import picture_journals
+    from kvledger.tools.reading.sources import open_sources
 
     with open_sources(database, exported=exported) as sources:
         picture = picture_journals(sources)
@@ -73,10 +73,10 @@ def show_tree(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """All nodes with their token range, locks and origins; tombstones are marked."""
-    from kvledger.tools.namespaces import Namespaces
-    from kvledger.tools.picture import picture_tree
-    from kvledger.tools.sources import open_source
-    from kvledger.tools.tree_page import tree_page
+    from kvledger.tools.documents.namespaces import Namespaces
+    from kvledger.tools.documents.replayed import picture_tree
+    from kvledger.tools.documents.tree_page import tree_page
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         replayed = replay_source(opened.source, at)
@@ -100,9 +100,9 @@ def show_node(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """One node: its place in the tree, pages, origins, and who locks it since when."""
-    from kvledger.tools.namespaces import Namespaces
-    from kvledger.tools.picture import picture_node
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.namespaces import Namespaces
+    from kvledger.tools.documents.replayed import picture_node
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
@@ -122,7 +122,7 @@ def show_slot(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """Where a Full slot is, what stands beside it, and which requests can read it."""
-    from kvledger.tools.picture import picture_slot
+    from kvledger.tools.documents.replayed import picture_slot
 
     show_document(
         picture_slot(replay_stored(database, journal, at, exported=exported), slot), as_json=as_json
@@ -141,9 +141,9 @@ def show_request(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """An open request: its lease, what it has locked since when, and its row."""
-    from kvledger.tools.namespaces import Namespaces
-    from kvledger.tools.picture import picture_request
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.namespaces import Namespaces
+    from kvledger.tools.documents.replayed import picture_request
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
@@ -163,9 +163,9 @@ def show_requests(
     as_json: Annotated[bool, JsonOption] = False,
 ) -> int:
     """The open requests: who runs, who waits, what each has locked since when and how long its row is."""
-    from kvledger.tools.namespaces import Namespaces
-    from kvledger.tools.picture import picture_requests
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.namespaces import Namespaces
+    from kvledger.tools.documents.replayed import picture_requests
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source
@@ -200,7 +200,7 @@ def show_eviction(
 ) -> int:
     """The nodes that eviction would take if a pool ran short, the first one first. Needs the extra `api`."""
     with needs_api("show eviction"):
-        from kvledger.tools.answers import candidate_line, next_evicted
+        from kvledger.tools.documents.answers import candidate_line, next_evicted
 
     replayed = replay_stored(database, journal, at, exported=exported)
     found = next_evicted(replayed, swa=pool is PoolChoice.SWA, limit=limit, at=at)

@@ -39,7 +39,7 @@ def replay_stored(
 
     Raises `UnknownJournal` for a database or journal that is not there, and what `replay_source` raises.
     """
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         return replay_source(opened.source, at)

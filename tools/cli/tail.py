@@ -32,10 +32,10 @@ def tail_command(
 ) -> int:
     """Print the last events of a journal, one a line."""
     from kvledger.journal.lookups.beginning import unseen
-    from kvledger.tools.follow import first_of_last
-    from kvledger.tools.follow import follow as follow_journal
-    from kvledger.tools.lookups import event_document, unseen_document
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import event_document, unseen_document
+    from kvledger.tools.reading.follow import first_of_last
+    from kvledger.tools.reading.follow import follow as follow_journal
+    from kvledger.tools.reading.sources import open_source
 
     with open_source(database, journal, exported=exported) as opened:
         source = opened.source

@@ -55,8 +55,8 @@ def transactions_command(
     from kvledger.core.ids import RequestId, Seq
     from kvledger.journal import TransactionFilter
     from kvledger.journal.lookups.beginning import unseen
-    from kvledger.tools.lookups import microseconds, transaction_page
-    from kvledger.tools.sources import open_source
+    from kvledger.tools.documents.lookups import microseconds, transaction_page
+    from kvledger.tools.reading.sources import open_source
 
     wanted = TransactionFilter(
         ops=tuple(op or ()),

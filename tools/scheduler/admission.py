@@ -1,8 +1,8 @@
 """Who may join the batch: the cache says what fits now, the scheduler what it has promised already."""
 
 from kvledger.core import HybridCache
-from kvledger.tools.meter import Meter
 from kvledger.tools.scheduler.job import Job
+from kvledger.tools.scheduler.meter import Meter
 
 
 class Admission:

@@ -8,8 +8,8 @@ import numpy as np
 
 from kvledger.core import HybridCache
 from kvledger.core.config import KVLayout
+from kvledger.tools.kv.synthetic import KVCodec, layer_codes, prefix_codes
 from kvledger.tools.scheduler.job import Job
-from kvledger.tools.synthetic_kv import KVCodec, layer_codes, prefix_codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class NoForward:
 
 
 class SyntheticForward:
-    """Writes what each position's tokens call for; see `kvledger.tools.synthetic_kv`."""
+    """Writes what each position's tokens call for; see `kvledger.tools.kv.synthetic`."""
 
     def __init__(self, cache: HybridCache, layout: KVLayout, codec: KVCodec) -> None:
         self._cache = cache

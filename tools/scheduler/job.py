@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvledger.core import Request
-from kvledger.tools.kv_check import Slots
-from kvledger.tools.synthetic_kv import Codes
+from kvledger.tools.kv.check import Slots
+from kvledger.tools.kv.synthetic import Codes
 from kvledger.tools.workload.spec import Tokens, WorkRequest
 
 

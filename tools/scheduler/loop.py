@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 from kvledger.core import HybridCache
 from kvledger.core.errors import OutOfSlots
-from kvledger.tools.meter import Meter
 from kvledger.tools.progress import Progress
 from kvledger.tools.scheduler.forward import Forward, Work
 from kvledger.tools.scheduler.job import Job, new_job
 from kvledger.tools.scheduler.members import Members
+from kvledger.tools.scheduler.meter import Meter
 from kvledger.tools.scheduler.plan import chunk_end, plan_step, step_budget
 from kvledger.tools.scheduler.settings import Counts, SchedulerSettings
+from kvledger.tools.scheduler.tap import TapSink
 from kvledger.tools.scheduler.watch import Watch
-from kvledger.tools.tap import TapSink
 from kvledger.tools.workload.spec import Workload
 
 

@@ -3,10 +3,10 @@
 from collections import deque
 
 from kvledger.core import HybridCache
-from kvledger.tools.meter import Meter
 from kvledger.tools.scheduler.admission import Admission
 from kvledger.tools.scheduler.forward import Forward
 from kvledger.tools.scheduler.job import Job
+from kvledger.tools.scheduler.meter import Meter
 from kvledger.tools.scheduler.settings import Counts
 from kvledger.tools.scheduler.watch import Watch
 

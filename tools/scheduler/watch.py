@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from kvledger.core.events import Pages
-from kvledger.tools.kv_check import KVCheck
+from kvledger.tools.kv.check import KVCheck
 from kvledger.tools.scheduler.forward import Work
 from kvledger.tools.scheduler.job import Job
 

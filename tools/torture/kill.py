@@ -24,7 +24,7 @@ from kvledger.journal import Journal
 from kvledger.journal.database import store_url
 from kvledger.journal.durability import Durability
 from kvledger.journal.migration import migrate
-from kvledger.tools.judge import judge
+from kvledger.tools.audit.judge import judge
 from kvledger.tools.progress import Progress
 from kvledger.tools.torture.postgresql_server import start_server
 from kvledger.tools.torture.victim import ACCEPTED, DURABLE, JOURNAL, PLACES, WRITER, Orders, serve

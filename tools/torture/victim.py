@@ -14,12 +14,12 @@ from kvledger.journal import Journal
 from kvledger.journal.apart import ApartRecorder
 from kvledger.journal.durability import Durability
 from kvledger.journal.recorder import Recorder
-from kvledger.tools.meter import Meter
-from kvledger.tools.presets import BUILTIN
+from kvledger.tools.run.presets import BUILTIN
 from kvledger.tools.scheduler import Scheduler
 from kvledger.tools.scheduler.forward import NoForward
+from kvledger.tools.scheduler.meter import Meter
+from kvledger.tools.scheduler.tap import TapSink
 from kvledger.tools.scheduler.watch import Watch
-from kvledger.tools.tap import TapSink
 from kvledger.tools.workload import builtin_workload
 
 JOURNAL, ACCEPTED, DURABLE, STEPS, WRITER = range(5)

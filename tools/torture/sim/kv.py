@@ -1,6 +1,6 @@
 """The KV of a simulation: one number a slot, which says what tokens it was computed for.
 
-Numbers are the prefix codes of the synthetic KV (kvledger.tools.synthetic_kv), in two arrays in place of
+Numbers are the prefix codes of the synthetic KV (kvledger.tools.kv.synthetic), in two arrays in place of
 tensors, so that a slot that was replaced, freed or handed to another writer shows when it is read.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kvledger.tools.synthetic_kv import Codes, prefix_codes
+from kvledger.tools.kv.synthetic import Codes, prefix_codes
 from kvledger.tools.torture.sim.finding import Finding
 
 Slots = npt.NDArray[np.int64]

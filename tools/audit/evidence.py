@@ -15,11 +15,11 @@ from kvledger.journal import Journal
 from kvledger.journal.audit import Verdict
 from kvledger.journal.chain_check import ChainCheck, KeptAnchor
 from kvledger.journal.export import is_exported
-from kvledger.tools.chain import check_source, check_stored, journal_of
-from kvledger.tools.chain_report import ChainReport, report_of
-from kvledger.tools.judge import judge, judge_source, judge_unread
+from kvledger.tools.audit.chain import check_source, check_stored, journal_of
+from kvledger.tools.audit.chain_report import ChainReport, report_of
+from kvledger.tools.audit.judge import judge, judge_source, judge_unread
 from kvledger.tools.progress import Progress
-from kvledger.tools.sources import open_source
+from kvledger.tools.reading.sources import open_source
 
 
 @dataclass(frozen=True, slots=True)

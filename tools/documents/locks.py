@@ -8,7 +8,7 @@ from kvledger.core.ids import NodeId
 from kvledger.journal import LookUpSource
 from kvledger.journal.lookups.holders import MAX_LEASES, Holder, holders
 from kvledger.journal.state import Lease, Node, State
-from kvledger.tools.lookups import utc
+from kvledger.tools.documents.lookups import utc
 
 
 class HolderDocument(BaseModel):

@@ -15,8 +15,8 @@ from kvledger.journal.lookups.beginning import Unseen
 from kvledger.journal.lookups.history import undone_seqs
 from kvledger.journal.schema import view_event
 from kvledger.journal.tokens import TokenPolicy
-from kvledger.tools.namespaces import Namespaces
-from kvledger.tools.private_text import told_op, told_reason
+from kvledger.tools.documents.namespaces import Namespaces
+from kvledger.tools.documents.private_text import told_op, told_reason
 
 T = TypeVar("T")
 

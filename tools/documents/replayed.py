@@ -1,4 +1,4 @@
-"""Makes the documents of `kvledger.tools.documents` from the state that replay rebuilt, not from a cache."""
+"""Makes the documents of `kvledger.tools.documents.pictures` from what replay rebuilt, not from a cache."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -12,7 +12,9 @@ from kvledger.journal.lookups.holders import MAX_LEASES
 from kvledger.journal.places import CALLER, DEFERRED, FREE
 from kvledger.journal.replay import Replayed
 from kvledger.journal.state import Node, NodeView, PoolPlaces, Request, State
-from kvledger.tools.documents import (
+from kvledger.tools.documents.locks import HolderDocument, holder_documents, locking
+from kvledger.tools.documents.namespaces import Namespaces
+from kvledger.tools.documents.pictures import (
     JournalPicture,
     LockedNodePicture,
     NodePicture,
@@ -24,8 +26,6 @@ from kvledger.tools.documents import (
     StorePicture,
     TreePicture,
 )
-from kvledger.tools.locks import HolderDocument, holder_documents, locking
-from kvledger.tools.namespaces import Namespaces
 
 
 def picture_journals(sources: Iterable[LookUpSource]) -> StorePicture:

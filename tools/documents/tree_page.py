@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kvledger.tools.documents import NodePicture, TreePicture
+from kvledger.tools.documents.pictures import NodePicture, TreePicture
 
 
 def tree_page(picture: TreePicture) -> RenderableType:

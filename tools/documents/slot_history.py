@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from kvledger.journal import LookUpSource
 from kvledger.journal.lookups.beginning import Unseen
 from kvledger.journal.lookups.tenures import Side, Tenure
-from kvledger.tools.lookups import Page, cut_at, unseen_document, utc
+from kvledger.tools.documents.lookups import Page, cut_at, unseen_document, utc
 
 
 class TenureDocument(BaseModel):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from kvledger.tools.locks import HolderDocument
+from kvledger.tools.documents.locks import HolderDocument
 
 
 class Picture(BaseModel):

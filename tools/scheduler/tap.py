@@ -7,7 +7,7 @@ import numpy as np
 
 from kvledger.core.events import Pages, SwaRecovered
 from kvledger.core.sinks import EventSink, TokenForm, TransactionRecord, beginnings_of
-from kvledger.tools.meter import Meter
+from kvledger.tools.scheduler.meter import Meter
 
 
 class TapSink:

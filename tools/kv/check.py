@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kvledger.core import HybridCache
 from kvledger.core.config import KVLayout
 from kvledger.core.errors import MissingSwa
-from kvledger.tools.synthetic_kv import Codes, KVCodec
+from kvledger.tools.kv.synthetic import Codes, KVCodec
 
 Slots = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from kvledger.journal.chain_check import ChainCheck, KeptAnchor
 from kvledger.journal.database import reading_engine
 from kvledger.journal.export import ExportedJournal, verify_exported
 from kvledger.journal.verify import ChainTally, rows_without_journal, stored_journals
-from kvledger.tools.sources import OpenedSource
+from kvledger.tools.reading.sources import OpenedSource
 
 
 def journal_of(store: Journal, journal: int | None, anchor: KeptAnchor | None) -> int:

@@ -16,20 +16,20 @@ from kvledger.journal import Journal
 from kvledger.journal.durability import Durability
 from kvledger.journal.keeper import DEFAULT_CHECKPOINT_EVENTS
 from kvledger.journal.tokens import TokenPolicy, check_policy
+from kvledger.tools.audit.judge import judge
 from kvledger.tools.engine.differences import LogitsReport
 from kvledger.tools.engine.library import require_transformers
 from kvledger.tools.engine.logits import LogitsCheck, run_alone
-from kvledger.tools.interrupt import interrupt_between_steps
-from kvledger.tools.judge import judge
-from kvledger.tools.kv_check import KVCheck
-from kvledger.tools.meter import Meter
+from kvledger.tools.kv.check import KVCheck
+from kvledger.tools.kv.synthetic import KVCodec
 from kvledger.tools.progress import Progress
-from kvledger.tools.report import RunReport
+from kvledger.tools.run.interrupt import interrupt_between_steps
+from kvledger.tools.run.report import RunReport
 from kvledger.tools.scheduler import Scheduler, SchedulerSettings
 from kvledger.tools.scheduler.forward import Forward, NoForward, SyntheticForward
+from kvledger.tools.scheduler.meter import Meter
+from kvledger.tools.scheduler.tap import TapSink
 from kvledger.tools.scheduler.watch import Watch
-from kvledger.tools.synthetic_kv import KVCodec
-from kvledger.tools.tap import TapSink
 from kvledger.tools.workload.spec import Workload
 
 if TYPE_CHECKING:

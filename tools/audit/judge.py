@@ -8,7 +8,7 @@ from kvledger.journal.audit import Verdict, audit
 from kvledger.journal.export import ExportedJournal
 from kvledger.journal.records import StoredTransaction
 from kvledger.tools.progress import Progress
-from kvledger.tools.sources import OpenedSource
+from kvledger.tools.reading.sources import OpenedSource
 
 
 def judge(

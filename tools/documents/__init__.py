@@ -1,0 +1,1 @@
+"""What commands print about a journal: documents for --json, and the lines that tell the same to people."""
