@@ -207,7 +207,9 @@ VARIANTS = (
         "the fold keeps a tombstone's mapping",
         (41, 11),
         "Replay leaves the mapping of a node whose SWA went.",
-        lambda p: p.edit(effects._swa_tombstoned, ("_put(state, state.mapping, event.full_pages, 0)", "pass")),
+        lambda p: p.edit(
+            effects._swa_tombstoned, ("_put(state, state.mapping, event.full_pages, 0)", "pass")
+        ),
         Audit("checkpoint", "checkpoint", "as read"),
     ),
     Variant(
