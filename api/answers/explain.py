@@ -20,6 +20,7 @@ PATH_SHOWN = 1_000
 """Nodes of the path named in one answer, the first ones."""
 
 ABSENCE = "no namespace of this name is in the tree at this seq"
+EMPTY = "the tree is empty at this seq"
 
 
 @dataclass(slots=True)
@@ -39,8 +40,8 @@ def explain(
 ) -> ExplanationOut:
     """Explain the match of `tokens` (int32 little-endian) in a namespace; None is one that is not there.
 
-    `absence` says so of such a one. Raises a refusal (409) where the journal does not keep tokens. Cost:
-    O(tokens + siblings on the path).
+    `absence` says so of such a one, beside others. Raises a refusal (409) where the journal does not keep
+    tokens. Cost: O(tokens + siblings on the path).
     """
     state = standing.state
     if state.token_policy != "full":
@@ -54,7 +55,7 @@ def explain(
     missing = max(0, state.window - walk.run) if walk.usable < walk.full else 0
     barriers = _barriers(walk, state.window) if walk.usable < walk.full else []
     if roots is None:
-        sentence = f"0 of {count} tokens match: {absence}"
+        sentence = f"0 of {count} tokens match: {absence if state.nodes else EMPTY}"
     elif barriers:
         sentence = _cut_off(walk, count, state.window, barriers)
     else:

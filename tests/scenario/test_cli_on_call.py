@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from kvledger.api.metrics.tally import ANOMALIES, Tally
+from kvledger.core import CacheConfig, HybridCache
 from kvledger.journal import EventFilter, Journal
 from kvledger.journal.lookups.marks import marks
 from kvledger.tools.cli import main
@@ -19,6 +20,8 @@ from tests.support.private_tokens import NAMESPACES, leaks_in, live_privately
 from tests.support.service import client_over, followed, recorded
 
 LABEL = re.compile(r"ns-[0-9a-f]{12}")
+PAGE = 4
+CONFIG = CacheConfig(page_size=PAGE, sliding_window=8, full_tokens=64, swa_tokens=64)
 
 
 class Shell:
@@ -318,6 +321,31 @@ def test_explain_says_what_the_service_says(shell: Shell, database: Path, busy: 
         assert shell.document("explain", database, "--file", file, "--namespace", "n0") == told
     early = shell.document("explain", database, *prompt, "--namespace", "n0", "--at", busy)
     assert early["at"]["seq"] <= busy < told["at"]["seq"]
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("namespace", ["", "n0"])
+def test_explain_of_an_empty_tree_says_what_the_service_says(
+    shell: Shell, tmp_path: Path, emptied: bool, namespace: str
+) -> None:
+    path = tmp_path / "empty.db"
+    with Journal.open(path) as store, store.record() as recorder:
+        cache = HybridCache(CONFIG, sink=recorder)
+        if emptied:
+            cache.insert([1] * PAGE, cache.alloc(PAGE), namespace="n0")
+            cache.reset()
+    told = shell.document("explain", path, 1, 2, 3, 4, "--namespace", namespace)
+    assert (told["length"], told["namespace_found"]) == (0, False)
+    assert told["sentence"] == "0 of 4 tokens match: the tree is empty at this seq"
+    with client_over(path, reveal=True) as revealing:
+        followed(revealing)
+        asked = {"tokens": [1, 2, 3, 4], "namespace": namespace}
+        answer = revealing.post("/v1/journals/1/explain", json=asked)
+    assert answer.status_code == 200
+    assert {**told, "at": None} == {**answer.json(), "at": None}
+    assert told["at"]["seq"] == answer.json()["at"]["seq"]
+    status, out, err = shell("explain", path, 1, 2, 3, 4, "--namespace", namespace)
+    assert (status, out, err) == (0, f"seq {told['at']['seq']}: {told['sentence']}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,9 @@ def explain_command(
     with open_source(database, journal, exported=exported) as opened:
         replayed = replay_source(opened.source, at)
         names = Namespaces(opened.source.info, reveal=reveal)
-    found = explanation(
-        replayed, asked, namespace=names.find(namespace, replayed.state, seq=replayed.seq), at=at
-    )
+    # In an empty tree nothing matches, whatever was named; in any other a wrong name is offered those there.
+    named = names.find(namespace, replayed.state, seq=replayed.seq) if replayed.state.nodes else None
+    found = explanation(replayed, asked, namespace=named, at=at)
     if as_json:
         print_json(found)
         return OK

@@ -14,8 +14,11 @@ from kvledger.core.errors import InvalidArgument
 from kvledger.journal.replay import Replayed
 
 
-def explanation(replayed: Replayed, tokens: bytes, *, namespace: str, at: int | None) -> ExplanationOut:
-    """Why `tokens` (int32, little-endian) do not match for longer in a namespace of the state.
+def explanation(
+    replayed: Replayed, tokens: bytes, *, namespace: str | None, at: int | None
+) -> ExplanationOut:
+    """Why `tokens` (int32, little-endian) do not match for longer in a namespace of the state; None is one
+    that is not there.
 
     Raises InvalidArgument where the journal keeps no tokens.
     """
