@@ -172,7 +172,7 @@ def _need_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError as error:
-        raise JournalError("signing needs the package cryptography: pip install kvledger[sign]") from error
+        raise JournalError("signing needs the package cryptography: pip install 'kvledger[sign]'") from error
 
 
 def _is_count(value: Any) -> bool:

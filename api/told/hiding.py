@@ -32,10 +32,12 @@ LABEL_BYTES = 6
 """Of a namespace's label: two of a million namespaces share one with a chance of one in 500."""
 
 _QUOTED = re.compile(
-    r"""(request )?(?<!\w)(b?(?:'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)))""", re.DOTALL
+    r"""(request |pip install (?='kvledger\[\w+\]'))?(?<!\w)"""
+    r"""(b?(?:'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)))""",
+    re.DOTALL,
 )
-"""A quoted text as `repr` writes it, cut or whole, and whether it is the name of a request. An apostrophe
-inside a word begins none."""
+"""A quoted text as `repr` writes it, cut or whole, and whether it is the name of a request or an
+extra that is to be installed. An apostrophe inside a word begins none."""
 
 KNOWN_OPS = OWN_OPS | {"events_dropped"}
 """Names of transactions that are the cache's or the recorder's own; any other is a caller's text."""
@@ -104,7 +106,8 @@ class Hiding:
     def message(self, message: str) -> str:
         """What the journal says of itself: what it quotes may be anything that stands in a damaged cell.
 
-        Quoted texts are told as namespaces are, but for names of requests, which are not private.
+        Quoted texts are told as namespaces are, but for names of requests and of our own extras, which
+        are not private.
         """
         if self.reveals:
             return message

@@ -197,7 +197,7 @@ def test_a_signature_that_cannot_be_checked_here_is_said_to_be_so(
     client: TestClient, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(*given: object, **how: object) -> None:
-        raise JournalError("signing needs the package cryptography: pip install kvledger[sign]")
+        raise JournalError("signing needs the package cryptography: pip install 'kvledger[sign]'")
 
     monkeypatch.setattr(anchors, "kept_anchor", missing)
     given = {"document": anchor_of(database, signed=True), "public_key": PUBLIC.decode()}

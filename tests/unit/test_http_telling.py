@@ -128,6 +128,14 @@ def test_a_namespace_is_a_stable_label_that_only_this_process_gives() -> None:
     assert hide.mark != other.mark
 
 
+def test_a_hint_to_install_an_extra_is_told_and_nothing_else_that_may_stand_there() -> None:
+    hint = "signing needs the package cryptography: pip install 'kvledger[sign]'"
+    assert HIDDEN.hide.message(hint) == hint
+    label = HIDDEN.hide.namespace("tenant")
+    assert HIDDEN.hide.message("pip install 'tenant'") == f"pip install {label!r}"
+    assert "tenant" not in HIDDEN.hide.message("pip install 'kvledger[sign]tenant'")
+
+
 def test_tokens_are_counted_and_shown_only_where_they_are_kept_and_revealed() -> None:
     kept = np.arange(6, dtype="<i4").tobytes()
     assert SHOWN.hide.tokens(kept, "full").ids == (0, 1, 2, 3, 4, 5)

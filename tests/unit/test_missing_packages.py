@@ -1,5 +1,6 @@
 """What is said where a package of an extra is missing: one sentence that names the extra, no traceback."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,7 +11,8 @@ import pytest
 from kvledger.core.errors import InvalidArgument
 from kvledger.tools.cli import extras, main
 
-PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+ROOT = Path(__file__).parents[2]
+PYPROJECT = ROOT / "pyproject.toml"
 DEADLINE_SECONDS = 60.0
 
 
@@ -77,3 +79,12 @@ def test_the_import_of_the_service_names_the_extra() -> None:
     assert done.returncode == 1
     sentence = "kvledger.api needs more packages: pip install 'kvledger[api]' (fastapi is missing)"
     assert done.stderr.endswith(f"ModuleNotFoundError: {sentence}\n")
+
+
+def test_what_a_person_is_to_type_is_quoted_where_it_names_an_extra() -> None:
+    """Of brackets that are not quoted zsh makes a pattern, and finds no file that matches."""
+    bare = re.compile(r"pip install (?:-\S+ )*[\w.-]+\[")
+    folders = ("core", "journal", "api", "tools", "docs")
+    files = [path for folder in folders for form in ("*.py", "*.md") for path in (ROOT / folder).rglob(form)]
+    files += ROOT.glob("*.md")
+    assert [path for path in files if bare.search(path.read_text(encoding="utf-8"))] == []
