@@ -25,7 +25,7 @@ from kvledger.core.errors import InvalidArgument, JournalError, StoreUnavailable
 from kvledger.journal.backend import LOCK_TIMEOUT_SECONDS, FileSeen, InsertRows, Sync
 
 WAL_LIMIT_BYTES = 16 * 2**20
-"""The write-ahead log is cut back to this after a checkpoint, so one long reader leaves no giant behind."""
+"""The log is cut back to this after a WAL checkpoint, so one long reader leaves no giant behind."""
 
 WAL_PAGES = 1_000
 """Pages in the write-ahead log from which on they are put into the file and the log begins anew: 8 MiB. It
