@@ -35,7 +35,12 @@ def fresh_interpreter(
     if getattr(sys, "frozen", False):
         raise ValueError("the interpreter is part of a packed program, which would begin a second time")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
-    environment["PYTHONPATH"] = os.pathsep.join(_places(folder))
+    places = _places(folder)
+    plain = [place for place in places if os.pathsep not in place]
+    environment["PYTHONPATH"] = os.pathsep.join(plain)
+    if len(plain) < len(places):
+        # That variable has no way to name such a place, and would name others that its parts happen to be.
+        program = f"import sys; sys.path[:0] = {places!a}\n{program}"
     return subprocess.Popen(
         [executable, "-P", "-c", program],
         stdin=stdin,

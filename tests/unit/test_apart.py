@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,30 @@ def test_it_looks_for_modules_where_its_scheduler_does_whatever_stands_there(
 ) -> None:
     monkeypatch.setattr(sys, "path", ["/one", "", Path("/no-text"), None, "/two"])
     assert interpreter._places("/the/folder") == ["/one", "/the/folder", "/two"]
+
+
+def test_a_place_with_the_separator_in_its_name_is_one_place_and_keeps_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [tmp_path / "first", tmp_path / f"é{os.pathsep}parts", tmp_path / "last"]
+    # The parts of the name are places too, which nobody named.
+    for place in (*places, tmp_path / "é", tmp_path / "parts"):
+        place.mkdir()
+        (place / "in_all_but_the_first.py").write_text("import os\nHERE = os.path.dirname(__file__)")
+    (places[0] / "in_all_but_the_first.py").unlink()
+    monkeypatch.setattr(sys, "path", [*map(str, places), *sys.path])
+    heard, said = os.pipe()
+    program = f"import os, in_all_but_the_first as found; os.write({said}, os.fsencode(found.HERE))"
+    with (
+        open(os.devnull) as nothing,
+        interpreter.fresh_interpreter(
+            program, folder=str(tmp_path), stdin=nothing.fileno(), keeping=[said]
+        ) as started,
+    ):
+        os.close(said)
+        assert started.wait() == 0
+    with open(heard, "rb") as told:
+        assert told.read() == bytes(places[1])
 
 
 def test_a_packed_program_is_not_begun_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
