@@ -183,7 +183,12 @@ class OwnProcess:
 
 
 def _spawn(folder: str) -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    """A fresh interpreter, and this side of the connection to it. Raises OSError, ValueError."""
+    """A fresh interpreter, and this side of the connection to it. Raises OSError, ValueError.
+
+    A child that another thread forks meanwhile may keep both ends open. Nobody waits for long because of it:
+    `_end` for `END_SECONDS`, a question until its link has been silent for too long, and the process looks at
+    its parent.
+    """
     ours, theirs = socket.socketpair()
     try:
         process = fresh_interpreter(PROGRAM, folder=folder, stdin=theirs.fileno())

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import subprocess
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -60,6 +61,11 @@ PROGRAM = "import os; os.nice({niceness}); from kvledger.journal.apart.writer im
 _LIVE: "weakref.WeakSet[WritingProcess]" = weakref.WeakSet()
 """Those that were begun here and have not ended."""
 
+_BEGINNING = threading.RLock()
+"""Held from the making of a pipe until who has it is in `_LIVE`. A fork in another thread waits for that, so
+that its child closes what it was given of the pipe: the process would never see the end of one that somebody
+holds, and who closes a recording that has failed waits for just that."""
+
 
 class WritingProcess:
     """One process, which records what it is written. Raises JournalError where it cannot begin,
@@ -73,21 +79,22 @@ class WritingProcess:
     def __init__(self, orders: Orders) -> None:
         self.failure: str | None = None
         self.carried = False
-        try:
-            self._board = Board()
-            self.words = self._board.words
-            self._process, self._pipe = _begun(self._board)
-        except (OSError, ValueError) as error:
-            raise JournalError(f"the process that stores cannot be started: {error}") from error
-        self._ring = RingWriter(self._board.ring, self._board.counters)
-        self.batch = new_batch()
-        self._pipe_identity = _identity(self._pipe)
-        self._open = True
-        self._told = False
-        self._code: int | None = None
-        self._end_at: int | None = None
-        self._patience_s = START_SECONDS + orders.lock_timeout_s
-        _LIVE.add(self)
+        with _BEGINNING:
+            try:
+                self._board = Board()
+                self.words = self._board.words
+                self._process, self._pipe = _begun(self._board)
+            except (OSError, ValueError) as error:
+                raise JournalError(f"the process that stores cannot be started: {error}") from error
+            self._ring = RingWriter(self._board.ring, self._board.counters)
+            self.batch = new_batch()
+            self._pipe_identity = _identity(self._pipe)
+            self._open = True
+            self._told = False
+            self._code: int | None = None
+            self._end_at: int | None = None
+            self._patience_s = START_SECONDS + orders.lock_timeout_s
+            _LIVE.add(self)
         try:
             self.write(frame(ORDERS, pickle.dumps(orders)))
             self._wait_for_start()
@@ -279,11 +286,14 @@ def _no_sigpipe() -> Iterator[None]:
 
 
 def _carry_all() -> None:
-    for one in list(_LIVE):
-        one.carried = True
-        one.batch.shut()
-        one.forget()
-    _LIVE.clear()
+    try:
+        for one in list(_LIVE):
+            one.carried = True
+            one.batch.shut()
+            one.forget()
+        _LIVE.clear()
+    finally:
+        _BEGINNING.release()
 
 
-os.register_at_fork(after_in_child=_carry_all)
+os.register_at_fork(before=_BEGINNING.acquire, after_in_parent=_BEGINNING.release, after_in_child=_carry_all)

@@ -540,6 +540,75 @@ os.waitpid(child, 0)
     assert sound_end(tmp_path / "run.db") == 11
 
 
+def test_a_child_that_was_forked_while_the_process_began_keeps_nobody_from_closing_what_failed(
+    tmp_path: Path,
+) -> None:
+    body = """
+from kvledger.journal.apart import process
+
+waits, ends = os.pipe()
+children = []
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        os.close(ends)
+        os.read(waits, 1)
+        os._exit(0)
+    children.append(child)
+
+def begin(*given, **how):
+    forking.start()
+    forking.join(1)  # It may be waiting for this to be over.
+    return fresh_interpreter(*given, **how)
+
+def close():
+    try:
+        recorder.close()
+    except JournalError as error:
+        print(error)
+
+fresh_interpreter, process.fresh_interpreter = process.fresh_interpreter, begin
+forking = threading.Thread(target=fork)
+recorder, cache = start("run.db")
+forking.join()
+recorder._process.fail("not handed over")
+closing = threading.Thread(target=close)
+closing.start()
+closing.join(20)
+print(closing.is_alive(), flush=True)
+os.close(ends)
+closing.join()
+os.waitpid(children[0], 0)
+"""
+    said = "recording stopped after seq 0 and stores nothing more: not handed over"
+    assert run(tmp_path, body) == (0, f"{said}\nFalse")
+
+
+def test_a_child_of_another_thread_may_begin_a_process_of_its_own(tmp_path: Path) -> None:
+    body = """
+recorder, cache = start("run.db")
+recorder.wait_until_stored()
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        mine, cache = start("of the child.db")
+        use(cache, 1)
+        mine.close()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+forking = threading.Thread(target=fork)
+forking.start()
+forking.join()
+recorder.close()
+"""
+    assert run(tmp_path, body) == (0, "0")
+    assert sound_end(tmp_path / "run.db") == 1
+    assert sound_end(tmp_path / "of the child.db") == 3
+
+
 WITHOUT_STREAMS = """
 import os, sys
 for number in range(3):
