@@ -66,7 +66,10 @@ class ApartRecorder:
         self.url = url
         self._tokens = tokens
         self._lock = threading.RLock()
-        # As `threading.Condition` asks. Who has the lock would wait for itself, or see a call half done.
+        # Who has the lock would wait for itself, or see a call half done. `threading.Condition` asks by this
+        # private name too. What is public, its `notify(0)`, says no by raising: nine times as long, at each
+        # append where the core is not compiled. A note of one's own beside the lock might be left behind by
+        # an interrupt, and every later call of that thread would be refused.
         self._is_within: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
         self._flushes = 0
         self._opened = False
