@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from kvledger.journal import Journal
 from kvledger.journal.codec import encode_all
 from kvledger.journal.recorder import Recorder
-from kvledger.tools.bench import fingerprints, trace
+from kvledger.tools.bench import fingerprints, inspect, journal, scale, trace
 from kvledger.tools.bench.recording import pages_named, recorded, serve, traffic
 from kvledger.tools.cli import main
 
@@ -24,10 +25,34 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return out
 
 
+class Measured:
+    """A benchmark's report, as JSON and as the page that people read, of one measurement."""
+
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], module: ModuleType, name: str, *arguments: str
+    ) -> None:
+        measure = getattr(module, name)
+        reports: list[Any] = []
+
+        def measured(*given: Any, **named: Any) -> Any:
+            if not reports:
+                reports.append(measure(*given, **named))
+            return reports[0]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, name, measured)
+            self.report: Any = json.loads(printed(capsys, *arguments, "--json"))
+            self.page = printed(capsys, *arguments)
+        assert len(reports) == 1, "the command measures something else"
+
+
 def test_bench_journal_tells_rates_and_bytes_of_writing_and_reading(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report: Any = json.loads(printed(capsys, "bench", "journal", *SMALL, "--json"))
+    measured = Measured(capsys, journal, "bench_journal", "bench", "journal", *SMALL)
+    assert "built-in, seed 3: 6 requests" in measured.page
+    assert "replay + audit" in measured.page
+    report = measured.report
     assert {"cpu", "python", "versions"} <= report["environment"].keys()
     assert report["requests"] == 6
     assert report["events"] > report["transactions"] > 0
@@ -46,7 +71,7 @@ STEPS = ["read", "decode", "fold", "replay", "replay + audit", "verify the chain
 def test_bench_replay_tells_each_step_of_reading_a_journal_back_at_every_page_size(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report: Any = json.loads(printed(capsys, "bench", "replay", *SMALL, "--json"))
+    report: Any = json.loads(printed(capsys, "bench", "replay", *SMALL, "--requests", "3", "--json"))
     assert {"cpu", "python", "versions"} <= report["environment"].keys()
     assert [journal["page_size"] for journal in report["journals"]] == [64, 1]
     coarse, fine = report["journals"]
@@ -92,7 +117,10 @@ def test_bench_replay_prints_a_table_for_people_and_refuses_an_empty_journal(
 
 
 def test_bench_trace_tells_a_ratio_for_each_way_of_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    report: Any = json.loads(printed(capsys, "bench", "trace", *SMALL, "--json"))
+    measured = Measured(capsys, trace, "bench_trace", "bench", "trace", *SMALL)
+    assert "built-in, seed 3: 6 requests" in measured.page
+    assert "background" in measured.page
+    report = measured.report
     figures = {figure["journaling"]: figure for figure in report["figures"]}
     assert list(figures) == ["off", "memory", "background", "step", "apart"]
     ratios = ("cpu_ratio", "wall_ratio", "thread_ratio", "process_ratio")
@@ -132,6 +160,8 @@ def test_bench_trace_counts_what_the_writer_does_after_the_last_request(
         clock.ns += 60 * 10**9
         serve(*given, **named)
 
+    # The last way is not asked about, and starts a process.
+    monkeypatch.setattr(trace, "WAYS", ("off", "memory", "background", "step"))
     monkeypatch.setattr(trace, "time", clock)
     monkeypatch.setattr(trace, "serve", serving)
     monkeypatch.setattr(Recorder, "close", closing)
@@ -144,15 +174,30 @@ def test_bench_trace_counts_what_the_writer_does_after_the_last_request(
     assert found["step"].thread_us_per_request == pytest.approx(with_flush * 1e6 / 6, abs=20)
 
 
-def test_bench_inspect_tells_how_fast_the_past_is_and_what_watching_costs(
+def test_bench_inspect_tells_how_fast_the_past_is_and_no_more_where_no_load_is_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    small = ("--events", "400", "--questions", "8", *SMALL, "--rate", "40", "--json")
-    report: Any = json.loads(printed(capsys, "bench", "inspect", *small))
-    past = report["past"]
+    small = ("--events", "400", "--questions", "8", "--requests", "3", "--repeats", "0", "--seed", "3")
+    measured = Measured(capsys, inspect, "bench_inspect", "bench", "inspect", *small)
+    past = measured.report["past"]
     assert past["events"] > 200
     assert past["nodes"] > 0
     assert past["worst_ms"] >= past["p99_ms"] >= past["median_ms"] > 0
+    assert measured.report["looks"] == measured.report["loads"] == []
+    assert "past seqs" in measured.page
+    assert "wall ratio" not in measured.page
+
+
+def test_bench_inspect_tells_what_watching_costs_and_no_more_where_no_past_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ("--events", "0", *SMALL, "--rate", "40")
+    measured = Measured(capsys, inspect, "bench_inspect", "bench", "inspect", *small)
+    assert "past seqs" not in measured.page
+    assert "wall ratio" in measured.page
+    assert "built-in, seed 3: 6 requests" in measured.page
+    report = measured.report
+    assert report["past"] is None
     looks = {figure["way"]: figure for figure in report["looks"]}
     assert list(looks) == ["off", "attached", "asked"]
     assert looks["off"]["wall_ratio"] == looks["off"]["cpu_ratio"] == 1.0
@@ -170,18 +215,6 @@ def test_the_same_seed_measures_the_same_events() -> None:
         one for record in again for one in record.events
     )
     assert pages_named(first) == pages_named(again) != pages_named(other)
-
-
-def test_bench_inspect_prints_a_table_for_people_and_leaves_out_what_it_is_told_to(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    small = ("--events", "300", "--questions", "3", "--requests", "3", "--repeats", "0")
-    shown = printed(capsys, "bench", "inspect", *small)
-    assert "past seqs" in shown
-    assert "wall ratio" not in shown
-    shown = printed(capsys, "bench", "inspect", "--events", "0", "--requests", "3", "--repeats", "1")
-    assert "past seqs" not in shown
-    assert "built-in, seed 0: 3 requests" in shown
 
 
 def test_bench_fingerprints_tells_a_ratio_and_what_each_page_adds(
@@ -203,18 +236,12 @@ def test_bench_fingerprints_tells_a_ratio_and_what_each_page_adds(
     assert "added" in shown
 
 
-@pytest.mark.parametrize("which", ["journal", "trace"])
-def test_a_benchmark_prints_a_table_for_people(capsys: pytest.CaptureFixture[str], which: str) -> None:
-    page = printed(capsys, "bench", which, "--requests", "3", "--repeats", "1")
-    assert "built-in, seed 0: 3 requests" in page
-    assert ("replay + audit" if which == "journal" else "background") in page
-
-
 def test_bench_scale_tells_a_ratio_for_each_size_of_tree_pool_and_context(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     small = ("bench", "scale", "--nodes", "1200", "--repeats", "3")
-    report: Any = json.loads(printed(capsys, *small, "--json"))
+    measured = Measured(capsys, scale, "bench_scale", *small)
+    report = measured.report
 
     assert [figure["nodes"] for figure in report["requests"]] == [1_000, 1_000, 1_200]
     pools = [figure["full_tokens"] for figure in report["requests"]]
@@ -222,7 +249,7 @@ def test_bench_scale_tells_a_ratio_for_each_size_of_tree_pool_and_context(
     assert report["requests"][0]["ratio"] == report["rollbacks"][0]["ratio"] == 1.0
     assert [figure["context_tokens"] for figure in report["rollbacks"]] == [2_048, 131_072]
     assert all(f["median_us"] > 0 for f in [*report["requests"], *report["rollbacks"]])
-    assert "rollback under a context of" in printed(capsys, *small)
+    assert "rollback under a context of" in measured.page
 
 
 def test_bench_memory_tells_bytes_a_node_and_a_token_and_names_what_does_not_run(
