@@ -118,6 +118,7 @@ def test_its_token_comes_from_a_file_or_the_environment_and_is_never_printed(
     file.write_text(f"{TOKEN}\nmore\n", encoding="utf-8")
     for options, environment in (
         (["--host", "0.0.0.0", "--token-file", str(file)], {}),
+        (["--host", "0.0.0.0"], {"KVLEDGER_TOKEN": TOKEN}),
         ([], {"KVLEDGER_TOKEN": TOKEN, "KVLEDGER_HOST": "0.0.0.0"}),
     ):
         with serving(database, *options, **environment) as (process, url):
