@@ -394,9 +394,9 @@ def test_show_eviction_says_what_the_service_says(
 
 @pytest.mark.parametrize("words", [["explain", "DB", "1"], ["show", "eviction", "DB"], ["bench", "inspect"]])
 def test_without_the_extra_they_say_what_to_install(database: Path, words: list[str]) -> None:
-    done = without_the_extra(*[str(database) if word == "DB" else word for word in words])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "needs more packages: pip install 'kvledger[api]' (fastapi is missing)" in done.stderr
+    ((status, out, err),) = without_the_extra([str(database) if word == "DB" else word for word in words])
+    assert (status, out) == (2, "")
+    assert "needs more packages: pip install 'kvledger[api]' (fastapi is missing)" in err
 
 
 @pytest.mark.parametrize(

@@ -73,14 +73,14 @@ import contextlib, io, json, sys
 for name in {EXTRA!r}: sys.modules[name] = None
 from kvledger.tools.cli import main
 for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         status = main(arguments)
-    print(json.dumps([status, said.getvalue()]))
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
 """
 
 
-def without_the_extra(*commands: Sequence[str]) -> list[tuple[int, str]]:
-    """Status and stderr of each command where the packages of the extra cannot be imported."""
+def without_the_extra(*commands: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Status, stdout and stderr of each command where the packages of the extra cannot be imported."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_THE_EXTRA, json.dumps(commands)],
         capture_output=True,
@@ -89,7 +89,7 @@ def without_the_extra(*commands: Sequence[str]) -> list[tuple[int, str]]:
         check=True,
     )
     assert done.stderr == ""
-    return [(status, said) for status, said in map(json.loads, done.stdout.splitlines())]
+    return [(status, out, err) for status, out, err in map(json.loads, done.stdout.splitlines())]
 
 
 @pytest.mark.parametrize("through", [(), IN_THE_BACKGROUND], ids=["here", "in the background"])
@@ -198,9 +198,10 @@ def test_without_the_packages_it_says_what_to_install_and_every_other_command_wo
     )
     assert refused == (
         2,
+        "",
         "kvledger: the service needs more packages: pip install 'kvledger[api]' (fastapi is missing)\n",
     )
     assert len(others) == 3
-    for status, said in others:
-        assert status == 0, said
-        assert "kvledger:" not in said
+    for status, _, err in others:
+        assert status == 0, err
+        assert "kvledger:" not in err
