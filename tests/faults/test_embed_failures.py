@@ -25,7 +25,7 @@ from kvledger.tools.audit.judge import judge
 from kvledger.tools.embed.transformers import SharedPrefixes, shared_prefixes
 from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
 from kvledger.tools.embed.transformers.sharing import Recording
-from tests.support.batching import TOLERANCE, furthest, prompts_with_heads, run_batching, tiny_model
+from tests.support.batching import ALONE, TOLERANCE, furthest, prompts_with_heads, run_batching, tiny_model
 
 SLIDING_WINDOW = 18
 
@@ -37,7 +37,7 @@ def served(ledger: SharedPrefixes, model: Any) -> float:
         shared = run_batching(model, prompts)
         assert ledger.report().prefill_tokens_saved > 0
     assert not shared.errors
-    return furthest(shared, run_batching(model, prompts))
+    return furthest(shared, run_batching(model, prompts, **ALONE))
 
 
 def test_a_window_one_token_short_moves_the_logits() -> None:
@@ -91,7 +91,7 @@ def test_an_error_in_the_middle_of_a_batch_leaves_a_sound_cache_and_a_journal_th
         ledger.check()
         again = run_batching(model, prompts)
     assert not again.errors
-    assert furthest(again, run_batching(model, prompts)) <= TOLERANCE
+    assert furthest(again, run_batching(model, prompts, **ALONE)) <= TOLERANCE
     assert passes(tmp_path / "run.db")
 
 

@@ -13,6 +13,7 @@ from kvledger.core.errors import KVUnreadable
 from kvledger.tools.embed.transformers import UnsupportedSetup, shared_prefixes
 from kvledger.tools.embed.transformers.paged_cache import LedgerPagedCache
 from tests.support.batching import (
+    ALONE,
     TOLERANCE,
     VOCABULARY,
     assert_same,
@@ -231,7 +232,7 @@ def test_a_block_that_is_over_can_be_left_again_and_changes_nothing(model: Any) 
 def test_a_request_cancelled_in_the_queue_it_was_put_back_into_leaves_nothing_behind(model: Any) -> None:
     prompts = prompts_with_heads(heads=[9, 24, 70, 41, 56], tails=[5, 1, 30, 12], copies=6)
     leaving = {f"req_{number}": 1 + number * 7 % 11 for number in range(0, 30, 3)}
-    alone = run_batching(model, prompts, new_tokens=12, cancel=leaving)
+    alone = run_batching(model, prompts, new_tokens=12, cancel=leaving, **ALONE)
     sizes = SIZES | {"full_tokens": 208, "swa_tokens": 104}
     with shared_prefixes(model, **sizes, poison=True) as ledger:
         shared = run_batching(model, prompts, new_tokens=12, cancel=leaving)
@@ -291,7 +292,7 @@ def test_prompts_of_odd_lengths_in_pools_of_few_pages_have_the_logits_of_a_run_a
     policy: Any, page_size: int, full_tokens: int, swa_tokens: int, model: Any
 ) -> None:
     prompts = odd_prompts(page_size, window=17, most=min(full_tokens - 8, 180))
-    alone = run_batching(model, prompts)
+    alone = run_batching(model, prompts, **ALONE)
     with shared_prefixes(
         model,
         page_size=page_size,

@@ -19,7 +19,14 @@ from kvledger.journal.recorder import Recorder
 from kvledger.tools.audit.judge import judge
 from kvledger.tools.embed.transformers import SharedPrefixes, shared_prefixes
 from kvledger.tools.embed.transformers.book import RequestBook
-from tests.support.batching import ARCHITECTURES, assert_same, prompts_with_heads, run_batching, tiny_model
+from tests.support.batching import (
+    ALONE,
+    ARCHITECTURES,
+    assert_same,
+    prompts_with_heads,
+    run_batching,
+    tiny_model,
+)
 from tests.support.embedded import idle
 from tests.support.recoveries import DecodingUnderRecovery
 
@@ -47,7 +54,7 @@ def test_each_token_is_chosen_by_the_scores_of_a_run_that_shares_nothing(
     model = tiny_model(architecture, SLIDING_WINDOW)
     heads = [page_size + 1, WINDOW + page_size, 3 * WINDOW + 5, 70]
     prompts = prompts_with_heads(heads=heads, tails=[5, 1, 30], copies=4)
-    alone = run_batching(model, prompts)
+    alone = run_batching(model, prompts, **ALONE)
     with shared_prefixes(
         model,
         page_size=page_size,
@@ -175,9 +182,9 @@ class WatchedBatches:
     ("architecture", "page_size", "window", "full_tokens", "swa_tokens", "heads", "copies"),
     [
         pytest.param("gemma3", 4, 3, 208, 64, HEADS, 20, id="gemma3, pages of 4, window within one"),
-        pytest.param("gemma3", 4, 17, 208, 104, HEADS, 40, id="gemma3, pages of 4, window of several"),
-        pytest.param("gemma3", 16, 7, 480, 128, HEADS, 30, id="gemma3, pages of 16, window within one"),
-        pytest.param("qwen3", 16, 41, 640, 192, LONG_HEADS, 50, id="qwen3, pages of 16, window of several"),
+        pytest.param("gemma3", 4, 17, 208, 104, HEADS, 20, id="gemma3, pages of 4, window of several"),
+        pytest.param("gemma3", 16, 7, 480, 128, HEADS, 25, id="gemma3, pages of 16, window within one"),
+        pytest.param("qwen3", 16, 41, 640, 192, LONG_HEADS, 40, id="qwen3, pages of 16, window of several"),
     ],
 )
 def test_logits_stay_while_others_wait_resume_and_recover_what_is_being_decoded_on(
@@ -193,7 +200,7 @@ def test_logits_stay_while_others_wait_resume_and_recover_what_is_being_decoded_
 ) -> None:
     model = tiny_model(architecture, window + 1)
     prompts = prompts_with_heads(heads=heads, tails=[5, 1, 30, 12], copies=copies)
-    alone = run_batching(model, prompts, new_tokens=12)
+    alone = run_batching(model, prompts, new_tokens=12, **ALONE)
     batches = WatchedBatches(monkeypatch)
     with shared_prefixes(
         model,
@@ -225,7 +232,7 @@ def test_a_cancelled_request_gives_everything_back_and_the_others_go_on(tmp_path
     model = tiny_model("gemma3", SLIDING_WINDOW)
     prompts = prompts_with_heads(heads=[24, 60], tails=[5, 11], copies=6)
     leaving = {"req_1": 1, "req_4": 3, "req_7": 2}
-    alone = run_batching(model, prompts, new_tokens=8, cancel=leaving)
+    alone = run_batching(model, prompts, new_tokens=8, cancel=leaving, **ALONE)
     with shared_prefixes(
         model, page_size=4, full_tokens=512, swa_tokens=256, journal=tmp_path / "run.db", poison=True
     ) as ledger:

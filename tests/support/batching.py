@@ -29,6 +29,9 @@ from transformers.generation.continuous_batching.model_runner import ModelRunner
 VOCABULARY = 512
 TOLERANCE = 1e-4
 
+ALONE: dict[str, Any] = {"batch_tokens": 256}
+"""A run that shares nothing, in few large batches: how prompts are cut into batches moves nobody's scores."""
+
 ARCHITECTURES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM, {}),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"use_sliding_window": True}),
