@@ -37,7 +37,7 @@ from tests.support.private_tokens import live_privately
 from tests.support.stored_events import facts
 from tests.support.stores import change
 
-ASKED = 60
+ASKED = 30
 """Questions drawn for each place."""
 
 
