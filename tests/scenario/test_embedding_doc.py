@@ -10,36 +10,39 @@ from typer.testing import CliRunner
 from kvledger.journal import Journal
 from kvledger.tools.cli import app
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "embedding.md"
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "embedding.md"
+README = ROOT / "README.md"
+
+EACH_ALONE = """
+import sys
+for code in sys.argv[1:]:
+    exec(compile(code, "block", "exec"), {"__name__": "__main__"})
+"""
 
 
-def blocks(language: str) -> list[str]:
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", DOCUMENT.read_text(), flags=re.MULTILINE | re.DOTALL)
+def blocks(language: str, document: Path = DOCUMENT) -> list[str]:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     return [code for found, code in fenced if found == language]
 
 
-def run(code: str, folder: Path) -> str:
-    arguments = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(arguments, cwd=folder, check=True, capture_output=True, text=True).stdout
+def run(*codes: str, folder: Path) -> None:
+    """Each of the programs with names of its own, in one process."""
+    subprocess.run([sys.executable, "-W", "error", "-c", EACH_ALONE, *codes], cwd=folder, check=True)
 
 
-def test_hybrid_models_share_prefixes_in_ten_lines_and_the_audit_passes(tmp_path: Path) -> None:
+def test_hybrid_models_share_prefixes_in_the_ten_lines_that_the_readme_shows_and_runs() -> None:
     shared, _, _ = blocks("python")
     (shown,) = blocks("")
-    assert len([line for line in shared.splitlines() if line]) <= 10
-    assert run(shared, tmp_path) == shown
-    assert CliRunner().invoke(app, ["audit", str(tmp_path / "kvledger-transformers.db")]).exit_code == 0
+    # test_readme.py runs them: ten lines at most, this output, and a journal that passes the audit.
+    assert shared == blocks("python", README)[3]
+    assert shown == blocks("", README)[1]
 
 
-def test_the_engine_that_owns_its_memory_runs_and_the_audit_passes(tmp_path: Path) -> None:
-    _, engine, _ = blocks("python")
-    run(engine, tmp_path)
+def test_the_engine_and_the_scheduler_with_its_own_rows_run_and_the_audit_passes(tmp_path: Path) -> None:
+    _, engine, rows = blocks("python")
+    run(engine, rows, folder=tmp_path)
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "engine.db")]).exit_code == 0
-
-
-def test_the_scheduler_that_keeps_its_own_rows_runs_and_the_audit_passes(tmp_path: Path) -> None:
-    _, _, rows = blocks("python")
-    run(rows, tmp_path)
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "rows.db")]).exit_code == 0
     with Journal.open(tmp_path / "rows.db", create=False) as journal:
         told = {transaction.op for transaction in journal.reader().transactions()}
