@@ -31,7 +31,9 @@ from kvledger.tools.workload import builtin_workload
 from tests.support.old_recovery import replace_full_whoever_reads_it
 
 
-def run_built_in(database: Path, *, locked_recovery: Literal["remap", "skip"] = "remap") -> RunReport:
+def run_built_in(
+    database: Path, *, locked_recovery: Literal["remap", "skip"] = "remap", requests: int = 80
+) -> RunReport:
     setup = RunSetup(
         config=BUILTIN.config(layout=BUILTIN.layout, locked_recovery=locked_recovery),
         settings=BUILTIN.settings,
@@ -39,7 +41,7 @@ def run_built_in(database: Path, *, locked_recovery: Literal["remap", "skip"] = 
         name="seed fault",
         durability="background",
     )
-    return run_workload(setup, builtin_workload(80, seed=0))
+    return run_workload(setup, builtin_workload(requests, seed=0))
 
 
 def test_healthy_recovery_under_lock_satisfies_both_watchers(tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_a_mirror_that_differs_from_the_mapping_is_seen_by_the_reads(
         )
 
     monkeypatch.setattr(DevicePools, "commit", losing)
-    report = run_built_in(tmp_path / "run.db")
+    report = run_built_in(tmp_path / "run.db", requests=40)
     assert report.kv_wrong
     assert not report.passed
     # The journal tells what the host decided, and that was right.
