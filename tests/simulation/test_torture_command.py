@@ -1,6 +1,7 @@
 """`kvledger torture sim`: the same seed is the same run, and bad input is a sentence. A few seconds."""
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -29,15 +30,14 @@ def test_the_same_seed_prints_the_same_summary_whatever_the_hash_seed(
     status, here, _ = printed(capsys, *arguments)
     assert status == 0
     program = "import sys; from kvledger.tools.cli import main; sys.exit(main())"
-    for hash_seed in ("1", "2"):
-        there = subprocess.run(
-            [sys.executable, "-c", program, "torture", "sim", *arguments],
-            env={"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert there.stdout == here
+    there = subprocess.run(
+        [sys.executable, "-c", program, "torture", "sim", *arguments],
+        env={"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert there.stdout == here
 
 
 def test_processes_that_share_the_seeds_change_nothing() -> None:

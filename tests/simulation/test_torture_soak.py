@@ -11,7 +11,7 @@ from kvledger.tools.cli import main
 from kvledger.tools.torture import soak as soak_module
 from kvledger.tools.torture.soak import PARTS, SoakSetup, soak
 
-OPERATIONS = 3_000
+OPERATIONS = 2_000
 
 
 def test_every_tenth_has_its_operations_and_the_state_stays_small() -> None:
@@ -44,7 +44,7 @@ def test_memory_that_grows_fails_and_memory_that_stays_passes(
 def test_the_report_is_told_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
     main(["torture", "soak", "--ops", str(OPERATIONS), "--no-journal"])
     out = capsys.readouterr().out
-    assert out.startswith("operations     3,0")
+    assert out.startswith("operations     2,0")
     assert f"{PARTS}/{PARTS}" in out
     assert "memory grew by" in out
 
