@@ -13,7 +13,7 @@ from kvledger.journal.audit import audit
 from kvledger.journal.records import StoredTransaction, number_transactions
 from kvledger.journal.replay import replay
 
-ROUNDS = 240
+ROUNDS = 160
 """Requests served, one after another: the same few pages change hands all the time."""
 
 
