@@ -1,4 +1,4 @@
-"""Seeds 0 to 99 of the simulation: no check fails. Fifty more are next door. About ten seconds."""
+"""Seeds 0 to 99 of the simulation: no check fails. The other half is next door. About ten seconds."""
 
 import pytest
 

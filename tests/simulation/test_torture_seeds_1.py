@@ -1,10 +1,10 @@
-"""Seeds 100 to 149 of the simulation: no check fails. The first hundred are next door. About five seconds."""
+"""Seeds 100 to 199 of the simulation: no check fails. The other half is next door. About ten seconds."""
 
 import pytest
 
 from tests.support.simulated import OPERATIONS, simulated
 
-PILES = 5
+PILES = 10
 SEEDS = 10
 FIRST = 100
 
