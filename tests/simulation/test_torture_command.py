@@ -32,7 +32,7 @@ def test_the_same_seed_prints_the_same_summary_whatever_the_hash_seed(
     program = "import sys; from kvledger.tools.cli import main; sys.exit(main())"
     there = subprocess.run(
         [sys.executable, "-c", program, "torture", "sim", *arguments],
-        env={"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
+        env=os.environ | {"PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
         capture_output=True,
         text=True,
         check=True,
